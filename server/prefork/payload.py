@@ -1,0 +1,141 @@
+"""What crosses every boundary: the decoded request to a model and its decoded answer.
+
+A payload is a small head (strings and JSON values) and numpy arrays, so that it can be framed between processes
+without pickle. Protocols make payloads out of bytes, models make them out of what the user's code returns; neither
+knows the other.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+DATATYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "BYTES": np.dtype(object),
+}
+"""The Open Inference Protocol's names and numpy's; BF16 has no numpy dtype of its own and travels as FP32."""
+
+_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+
+
+def datatype_of(array: np.ndarray[Any, Any]) -> str | None:
+    """The V2 datatype of an array; text, bytes and objects are BYTES, an extension's bfloat16 is BF16.
+
+    None for a dtype that V2 has no name for (complex, datetime).
+    """
+    name = _NAMES.get(array.dtype)
+    if name is not None:
+        return name
+    if array.dtype.kind in "SU":
+        return "BYTES"
+    if array.dtype.name == "bfloat16":
+        return "BF16"
+    return _NAMES.get(array.dtype.newbyteorder("<"))
+
+
+class Kind(enum.IntEnum):
+    """What `Payload.value` holds."""
+
+    TENSOR = 0
+    """One array: Seldon's X, whose columns `names` names."""
+    TENSORS = 1
+    """Named arrays, `dict[str, ndarray]`: V2's inputs and outputs. BYTES elements are `bytes` in an object array."""
+    JSON = 2
+    """Any JSON value; an answer may hold numpy arrays and scalars inside."""
+    TEXT = 3
+    """A `str`."""
+    BYTES = 4
+    """A `bytes`."""
+    RAW = 5
+    """The protocol's whole message, parsed but not interpreted: the `*_raw` hooks and their answers."""
+    MANY = 6
+    """A list of request payloads: Seldon's aggregate."""
+    FEEDBACK = 7
+    """A `Feedback`."""
+
+
+class Payload(msgspec.Struct, gc=False):
+    """One request to a model, or one answer of a model.
+
+    method: the hook that is meant (`predict`, `transform_input`, `route`, ...).
+    value: what `kind` says.
+    names: the names of a TENSOR's columns; None where the request or the model gives none.
+    meta: the request's own `meta` object, by reference; the model may write into it.
+    parameters: V2's request or response parameters.
+    tags, metrics: of an answer, what the model's hooks gave for this request.
+    message: of a request, the protocol's parsed message, for hooks that want it whole.
+    """
+
+    kind: Kind
+    value: Any
+    method: str = "predict"
+    names: list[Any] | None = None
+    meta: dict[str, Any] | None = None
+    parameters: Mapping[str, Any] | None = None
+    tags: dict[str, Any] | None = None
+    metrics: list[dict[str, Any]] | None = None
+    message: Any = None
+
+
+class Feedback(msgspec.Struct):
+    """What Seldon's send-feedback carries: features and truth are float arrays, `routing` the chosen branch or None."""
+
+    features: np.ndarray[Any, Any]
+    names: list[Any]
+    reward: float
+    truth: np.ndarray[Any, Any]
+    routing: int | None
+
+
+class TensorSpec(msgspec.Struct, frozen=True):
+    """What a named input or output looks like, and the annotation that says so.
+
+    `Annotated[np.ndarray, TensorSpec("FP32", (-1, 4))]` is an FP32 tensor of any number of rows and four columns.
+
+    datatype: a name out of `DATATYPES` (or BF16); empty accepts every one.
+    shape: one size an axis, -1 for any; None accepts every shape.
+    name, optional: filled in from the signature.
+    """
+
+    datatype: str = ""
+    shape: tuple[int, ...] | None = None
+    name: str = ""
+    optional: bool = False
+
+    def accepts(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of that shape fits."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(w in (-1, n) for w, n in zip(self.shape, shape, strict=True))
+
+
+class ModelSpec(msgspec.Struct, frozen=True):
+    """What a model tells about itself. `inputs` is None when it takes whatever comes (Seldon's `X, names`).
+
+    streams: an answer may have several parts, so that only the streaming endpoints can carry it.
+    raw: the methods whose hook wants the protocol's message as it was sent (`predict_raw` and its like).
+    """
+
+    name: str
+    version: str = "1"
+    platform: str = "python"
+    inputs: tuple[TensorSpec, ...] | None = None
+    outputs: tuple[TensorSpec, ...] | None = None
+    streams: bool = False
+    raw: frozenset[str] = frozenset()
