@@ -1,0 +1,217 @@
+"""One request in, one response out, and never an exception: what both fronts put behind their socket.
+
+A service finds the route, lets its endpoint decode, asks the instance, lets the endpoint encode, and turns whatever
+went wrong into the error body of the route's protocol. It knows neither HTTP's bytes nor a model's insides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Protocol
+
+from prefork import encodings
+from prefork.endpoints import ROUTES, Call, Site, encode_error, stream_error
+from prefork.errors import ModelFailed, NotImplementedHere, PreforkError
+from prefork.http import Request, Response
+from prefork.payload import Payload
+from prefork.routes import Route, Router
+
+log = logging.getLogger("prefork")
+
+_PREFLIGHT = [
+    ("Access-Control-Allow-Methods", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"),
+    ("Access-Control-Allow-Headers", "*"),
+]
+
+
+class Mount(Protocol):
+    """The user's own pages: another application's routes and error handlers."""
+
+    def handles(self, method: str, path: str) -> bool:
+        """Whether the path is one of its own."""
+        ...
+
+    def respond(self, request: Request) -> Response:
+        """Answer a request to one of its paths."""
+        ...
+
+    def handle_error(self, error: BaseException, request: Request) -> Response | None:
+        """Answer for an exception that the user has a handler for; None when there is none."""
+        ...
+
+
+class Service:
+    """The endpoints of one instance.
+
+    `answer` and `answer_async` never raise; a stream's later failure becomes its last event.
+    """
+
+    def __init__(self, site: Site, mount: Mount | None = None) -> None:
+        self.site = site
+        self.instance = site.instance
+        self.mount = mount
+        self.router = Router(ROUTES)
+
+    def calls_model(self, method: str, path: str) -> bool:
+        """Whether the request runs the user's code, so that it must not run on an event loop."""
+        route = self.router.find(method, path)
+        return route.calls_model if route is not None else self.mount is not None
+
+    def answer(self, request: Request) -> Response:
+        """Answer on this thread."""
+        try:
+            result = self._enter(request)
+            if isinstance(result, Call):
+                result = self._run(result)
+            return self._leave(request, result)
+        except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the client gets an answer
+            return self._fail(request, error)
+
+    async def answer_async(self, request: Request) -> Response:
+        """Answer on the event loop, awaiting the instance."""
+        try:
+            result = self._enter(request)
+            if isinstance(result, Call):
+                result = await self._run_async(result)
+            return self._leave(request, result)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._fail(request, error)
+
+    def _enter(self, request: Request) -> Response | Call:
+        if b"content-encoding" in request.headers:
+            encodings.decompress(request, self.site.settings.max_body_size)
+        if request.method == "OPTIONS":
+            return self._preflight(request)
+        route = self.router.find(request.method, request.path)
+        if route is None:
+            if self.mount is not None and self.mount.handles(request.method, request.path):
+                return self.mount.respond(request)
+            raise self.router.refusal(request.method, request.path)
+        request.params = self.router.params(request.path)
+        return route.endpoint(self.site, request)
+
+    def _preflight(self, request: Request) -> Response:
+        allowed = self.router.methods(request.path) or ["OPTIONS"]
+        return Response(content_type="text/plain", headers=[("Allow", ", ".join(allowed)), *_PREFLIGHT])
+
+    def _run(self, call: Call) -> Response:
+        answers = self.instance.infer(call.payload)
+        if call.event is None:
+            return call.encode(_only(answers))
+        first = next(answers, None)
+        return _event_stream(_events(call, first, answers) if first is not None else iter(()))
+
+    async def _run_async(self, call: Call) -> Response:
+        answers = self.instance.infer_async(call.payload)
+        if call.event is None:
+            return call.encode(await _only_async(answers))
+        first = await anext(answers, None)
+        return _event_stream(_events_async(call, first, answers) if first is not None else iter(()))
+
+    def _leave(self, request: Request, response: Response) -> Response:
+        _allow_origin(request, response)
+        settings = self.site.settings
+        if response.stream is None:
+            if settings.compression and b"accept-encoding" in request.headers:
+                encodings.compress(request, response, settings.compress_min_size)
+            if request.method == "HEAD":
+                response.headers.append(("Content-Length", str(sum(map(len, response.body)))))
+                response.body = []
+        return response
+
+    def _fail(self, request: Request, error: Exception) -> Response:
+        handled = self._user_handler(request, error)
+        if handled is not None:
+            return self._leave(request, handled)
+        if not isinstance(error, PreforkError):
+            log.error("%s %s failed inside the server", request.method, request.path, exc_info=error)
+            error = PreforkError(f"{type(error).__name__}: {error}")
+        elif isinstance(error, ModelFailed):
+            log.error("%s %s: the model raised", request.method, request.path, exc_info=error.__cause__ or error)
+        return self._leave(request, encode_error(request.path, error))
+
+    def _user_handler(self, request: Request, error: Exception) -> Response | None:
+        if self.mount is None:
+            return None
+        return self.mount.handle_error(error.__cause__ or error, request)
+
+
+def find_route(service: Service, request: Request) -> Route | None:
+    """The route that a request would take, for logs and pages."""
+    return service.router.find(request.method, request.path)
+
+
+def _only(answers: Iterator[Payload]) -> Payload:
+    first = next(answers, None)
+    if first is None:
+        raise _wrong_count("none")
+    if next(answers, None) is not None:
+        close = getattr(answers, "close", None)
+        if close is not None:
+            close()
+        raise _wrong_count("several")
+    return first
+
+
+async def _only_async(answers: AsyncIterator[Payload]) -> Payload:
+    first = await anext(answers, None)
+    if first is None:
+        raise _wrong_count("none")
+    if await anext(answers, None) is not None:
+        await answers.aclose()  # type: ignore[attr-defined]
+        raise _wrong_count("several")
+    return first
+
+
+def _wrong_count(count: str) -> PreforkError:
+    return NotImplementedHere(
+        f"this endpoint expects the model to produce exactly 1 response, it produced {count}; use generate_stream",
+        status=500,
+    )
+
+
+def _event_stream(stream: Iterator[bytes] | AsyncIterator[bytes]) -> Response:
+    return Response(
+        content_type="text/event-stream; charset=utf-8", headers=[("Cache-Control", "no-cache")], stream=stream
+    )
+
+
+def _events(call: Call, first: Payload, rest: Iterator[Payload]) -> Iterator[bytes]:
+    assert call.event is not None
+    try:
+        yield call.event(first)
+        for answer in rest:
+            yield call.event(answer)
+    except Exception as error:  # noqa: BLE001 - the status is sent: the last event has to say it
+        yield _last_event(error)
+    finally:
+        close = getattr(rest, "close", None)
+        if close is not None:
+            close()
+
+
+async def _events_async(call: Call, first: Payload, rest: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+    assert call.event is not None
+    try:
+        yield call.event(first)
+        async for answer in rest:
+            yield call.event(answer)
+    except Exception as error:  # noqa: BLE001 - as above
+        yield _last_event(error)
+    finally:
+        await rest.aclose()  # type: ignore[attr-defined]
+
+
+def _last_event(error: Exception) -> bytes:
+    log.error("a stream broke off", exc_info=error.__cause__ or error)
+    return stream_error(error if isinstance(error, PreforkError) else PreforkError(str(error)))
+
+
+def _allow_origin(request: Request, response: Response) -> None:
+    origin = request.headers.get(b"origin")
+    if origin is None:
+        response.headers.append(("Access-Control-Allow-Origin", "*"))
+    else:
+        response.headers.append(("Access-Control-Allow-Origin", origin.decode("latin-1")))
+        response.headers.append(("Vary", "Origin"))

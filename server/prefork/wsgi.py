@@ -1,0 +1,229 @@
+"""The WSGI front: a Flask application with one catch-all route over the service, for sync, gthread and gevent workers.
+
+It is also the home of a user's own Flask blueprint: here the blueprint's routes stand beside the catch-all, and
+under ASGI `FlaskMount` lends them, and the blueprint's error handlers, to the other front.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any, cast
+
+from flask import Blueprint, Flask, request
+from flask import Response as FlaskResponse
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+from werkzeug.routing import RequestRedirect
+
+from prefork.endpoints import encode_error
+from prefork.errors import BadRequest, PayloadTooLarge, PreforkError
+from prefork.http import Request, Response
+from prefork.service import Service
+
+log = logging.getLogger("prefork")
+
+_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
+_PIECE = 1 << 20
+
+
+def blueprints(user_object: object) -> list[Blueprint]:
+    """The Flask blueprints that a user's class carries: `model_error_handler` (Seldon's name) and `blueprint`."""
+    found = (getattr(user_object, name, None) for name in ("model_error_handler", "blueprint"))
+    return list({id(b): b for b in found if isinstance(b, Blueprint)}.values())
+
+
+def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
+    """The Flask application over a service, the user's own blueprints in it."""
+    app = _flask(own)
+    limit = service.site.settings.max_body_size
+
+    def serve(path: str = "") -> FlaskResponse:  # noqa: ARG001 - Flask passes it, the service looks for itself
+        environ = request.environ
+        try:
+            asked = _request(environ, limit)
+        except PreforkError as error:
+            return _to_flask(encode_error(environ.get("PATH_INFO", "/"), error))
+        return _to_flask(service.answer(asked))
+
+    app.add_url_rule("/", "prefork_root", serve, methods=_METHODS, provide_automatic_options=False)
+    app.add_url_rule("/<path:path>", "prefork", serve, methods=_METHODS, provide_automatic_options=False)
+    return app
+
+
+def _flask(own: list[Blueprint]) -> Flask:
+    app = Flask("prefork", static_folder=None)
+    app.url_map.merge_slashes = False
+    for blueprint in own:
+        app.register_blueprint(blueprint)
+    return app
+
+
+def _request(environ: dict[str, Any], limit: int) -> Request:
+    headers = {
+        name[5:].replace("_", "-").lower().encode("latin-1"): value.encode("latin-1")
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    }
+    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(name):
+            headers[name.replace("_", "-").lower().encode("latin-1")] = environ[name].encode("latin-1")
+    asked = Request(
+        environ["REQUEST_METHOD"],
+        environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
+        environ.get("QUERY_STRING", "").encode("latin-1"),
+        headers,
+        _read(environ, limit),
+    )
+    asked.environ = environ
+    return asked
+
+
+def _read(environ: dict[str, Any], limit: int) -> list[bytes]:
+    length = environ.get("CONTENT_LENGTH")
+    body = environ["wsgi.input"]
+    if length:
+        return _read_length(body, int(length), limit)
+    if "chunked" not in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
+        return [b""]
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := body.read(_PIECE):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+    return chunks
+
+
+def _read_length(body: Any, length: int, limit: int) -> list[bytes]:
+    if length > limit:
+        raise _too_large(limit)
+    data: bytes = body.read(length)
+    if len(data) != length:
+        raise BadRequest(f"the body ended after {len(data)} of {length} bytes")
+    return [data]
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    error = PayloadTooLarge(f"the body is over {limit} bytes (max_body_size)")
+    error.headers = (("Connection", "close"),)  # what is left of the body is not read
+    return error
+
+
+def _to_flask(response: Response) -> FlaskResponse:
+    body = response.body
+    content: Any
+    if response.stream is not None:
+        content = cast("Iterator[bytes]", response.stream)
+    else:
+        content = bytes(body[0]) if len(body) == 1 else b"".join(body)
+    answer = FlaskResponse(content, response.status, content_type=response.content_type)
+    for name, value in response.headers:
+        # HEAD's own length replaces the one that Flask would write for its empty body.
+        if name == "Content-Length":
+            answer.headers[name] = value
+        else:
+            answer.headers.add(name, value)
+    return answer
+
+
+class FlaskMount:
+    """The user's blueprints, run in a Flask application of their own, for a front that is not Flask."""
+
+    def __init__(self, own: list[Blueprint]) -> None:
+        self._app = _flask(own)
+
+    def handles(self, method: str, path: str) -> bool:
+        """Whether a blueprint has that path."""
+        adapter = self._app.url_map.bind("localhost")
+        try:
+            adapter.match(path, method=method)
+        except RequestRedirect:
+            return True
+        except MethodNotAllowed:
+            return True
+        except NotFound:
+            return False
+        return True
+
+    def respond(self, asked: Request) -> Response:
+        """Run the blueprint's view."""
+        with self._app.request_context(_environ(asked)):
+            return _from_flask(self._app.full_dispatch_request())
+
+    def handle_error(self, error: BaseException, asked: Request) -> Response | None:
+        """What the blueprint's error handler answers, or None when it has none for that exception."""
+        if not isinstance(error, Exception):
+            return None
+        with self._app.request_context(_environ(asked)):
+            return _from_handler(self._app, error)
+
+
+class FlaskHandlers:
+    """The blueprints' error handlers inside the Flask front, where a request context is there already."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+
+    def handles(self, method: str, path: str) -> bool:  # noqa: ARG002 - Flask has routed before the service is asked
+        """Never: Flask has routed before the service is asked."""
+        return False
+
+    def respond(self, asked: Request) -> Response:
+        """Never called; see `handles`."""
+        raise LookupError(asked.path)
+
+    def handle_error(self, error: BaseException, asked: Request) -> Response | None:  # noqa: ARG002 - Flask has it
+        """What the blueprint's error handler answers, or None when it has none for that exception."""
+        return _from_handler(self._app, error) if isinstance(error, Exception) else None
+
+
+def _from_handler(app: Flask, error: Exception) -> Response | None:
+    if isinstance(error, HTTPException) or app._find_error_handler(error, request.blueprints) is None:  # noqa: SLF001 - Flask has no public way to ask
+        return None
+    return _from_flask(app.make_response(app.handle_user_exception(error)))
+
+
+def _environ(asked: Request) -> dict[str, Any]:
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": asked.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": asked.path.encode("utf-8").decode("latin-1"),
+        "QUERY_STRING": asked.query.decode("latin-1"),
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_LENGTH": str(len(asked.body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(asked.body),
+        "wsgi.errors": _Errors(),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for name, value in asked.headers.items():
+        key = name.decode("latin-1").upper().replace("-", "_")
+        if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+            key = f"HTTP_{key}"
+        environ.setdefault(key, value.decode("latin-1"))
+    return environ
+
+
+class _Errors:
+    """WSGI's error stream: the log."""
+
+    def write(self, text: str) -> int:
+        log.error(text.rstrip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _from_flask(answer: FlaskResponse) -> Response:
+    skip = {"content-type", "content-length"}
+    headers = [(name, value) for name, value in answer.headers.items() if name.lower() not in skip]
+    body = answer.get_data()
+    return Response(body, status=answer.status_code, content_type=answer.content_type or "text/html", headers=headers)
