@@ -1,0 +1,1 @@
+"""`seldon_core.proto`: Seldon's messages without protobuf."""
