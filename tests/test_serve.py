@@ -304,3 +304,30 @@ def test_restart_is_quick_on_the_same_port(tmp_path: Path):
         assert running.stop() == 0
         assert not running.accepts()
         assert time.monotonic() - begun < 30
+
+
+def test_large_bodies_on_busy_keep_alive_connections_are_all_answered(echo: Running):
+    """Connections that send one body of more than 64 KiB after the other get every answer.
+
+    gunicorn 27.0.1 loses such requests: the next one arrives before its parser was reset.
+    """
+    rows = np.random.default_rng(0).random((64, 128)).tolist()
+    body = json.dumps({"data": {"ndarray": rows}})
+    failed: list[object] = []
+
+    def ask() -> None:
+        with echo.client() as client:
+            for _ in range(20):
+                try:
+                    answer = client.post("/predict", content=body, headers={"content-type": "application/json"}).json()
+                except httpx.HTTPError as error:
+                    failed.append(error)
+                else:
+                    failed.extend([answer] if answer["data"]["ndarray"] != rows else [])
+
+    callers = [threading.Thread(target=ask) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert failed == []

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from prefork import loader, openapi
+from prefork import openapi
 from prefork.asgi import AsgiFront
 from prefork.endpoints import Site
 from prefork.errors import PreforkError
 from prefork.instance import LocalInstance
-from prefork.model import Model
+from prefork.model import Model, loader
 from prefork.protocols.seldon import Context
 from prefork.service import Service
 from prefork.settings import Settings
@@ -58,7 +58,7 @@ def serve(model: Model, settings: Settings) -> Front:
     """Load the model, exactly once, and put the settings' front before it. Whatever `load()` raises propagates."""
     model.load()
     instance = LocalInstance(model)
-    service = Service(Site(instance, settings, _context(settings), _metadata(model)))
+    service = Service(Site(instance, settings, _context(settings), _metadata(model), model.described))
     app, close_front = _front(service, model, settings)
 
     def close() -> None:

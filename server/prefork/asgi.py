@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import lru_cache
 from typing import Any
 
 from prefork.endpoints import encode_error
@@ -91,7 +92,7 @@ class AsgiFront:
 
     async def _respond(self, request: Request) -> Response:
         service = self._service
-        if not service.calls_model(request.method, request.path):
+        if not service.calls_model(request):
             return service.answer(request)
         if self._async:
             return await service.answer_async(request)
@@ -118,24 +119,32 @@ def _too_large(limit: int) -> PayloadTooLarge:
     return error
 
 
+@lru_cache(256)
+def _header(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.lower().encode("latin-1"), value.encode("latin-1")
+
+
 def _head(response: Response, length: int | None) -> dict[str, Any]:
-    headers = [(b"content-type", response.content_type.encode("latin-1"))]
-    headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-    if length is not None and not any(name == b"content-length" for name, _ in headers):
+    headers = [_header("content-type", response.content_type)]
+    for name, value in response.headers:
+        headers.append(_header(name, value))
+    if length is not None:
         headers.append((b"content-length", b"%d" % length))
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
 async def _send(response: Response, send: Send) -> None:
     body = response.body
+    if len(body) == 1:
+        await send(_head(response, len(body[0])))
+        await send({"type": "http.response.body", "body": body[0]})
+        return
     length = sum(map(len, body))
-    await send(_head(response, length))
-    if len(body) > 1 and length <= _JOIN:
-        body = [b"".join(body)]
-    last: Buffer = body[-1] if body else b""
-    for part in body[:-1]:
+    await send(_head(response, length if response.length is None else response.length))
+    parts: list[Buffer] = [b"".join(body)] if length <= _JOIN else body
+    for part in parts[:-1]:
         await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": last})
+    await send({"type": "http.response.body", "body": parts[-1]})
 
 
 async def _stream(response: Response, receive: Receive, send: Send) -> None:

@@ -5,7 +5,6 @@ The route table at the end is data: both fronts, the OpenAPI document and the do
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable
 from typing import Any
 
@@ -27,13 +26,15 @@ EXTENSIONS = ("binary_tensor_data", "classification", "parameters", "generate")
 class Site(msgspec.Struct):
     """What the endpoints serve: one instance and what was said about it.
 
-    context: how Seldon answers are written; metadata: Seldon's metadata body, or the error of making it.
+    context: how Seldon answers are written. metadata: Seldon's metadata body, or the error of making it. described: the
+    instance's spec with what `init_metadata()` declares, for V2's metadata.
     """
 
     instance: Instance
     settings: Settings
     context: seldon.Context
     metadata: dict[str, Any] | PreforkError
+    described: ModelSpec
 
     @property
     def spec(self) -> ModelSpec:
@@ -42,11 +43,15 @@ class Site(msgspec.Struct):
 
 
 class Call(msgspec.Struct, gc=False):
-    """A request to the model, and how its answer goes out: `encode` for one, `event` for each part of a stream."""
+    """A request to the model, and how its answer goes out: `encode` for one, `event` for each part of a stream.
+
+    of_stream: the one answer may be the only part of a stream.
+    """
 
     payload: Payload
     encode: Callable[[Payload], Response]
     event: Callable[[Payload], bytes] | None = None
+    of_stream: bool = False
 
 
 # --- Seldon v1 ---------------------------------------------------------------------------------------------------
@@ -156,13 +161,14 @@ def server_metadata(site: Site, request: Request) -> Response:
 
 def model_metadata(site: Site, request: Request) -> Response:
     """V2's model metadata: the signature's inputs and outputs."""
-    return v2.encode_metadata(_served(site, request))
+    _served(site, request)
+    return v2.encode_metadata(site.described)
 
 
 def infer(site: Site, request: Request) -> Call:
     """V2's inference, JSON and binary."""
     spec = _served(site, request)
-    payload, wanted = v2.decode(request, spec)
+    payload, wanted = v2.decode(request, spec, max_depth=site.settings.max_depth)
     _forward(site, request, payload)
     return Call(payload, lambda answer: v2.encode(answer, wanted, spec, site.settings.nan))
 
@@ -174,7 +180,7 @@ def _forward(site: Site, request: Request, payload: Payload) -> None:
 
 def _generated(site: Site, request: Request) -> tuple[Payload, Callable[[Payload], bytes]]:
     spec = _served(site, request)
-    payload, request_id = generate.decode_generate(request, spec)
+    payload, request_id = generate.decode_generate(request, spec, max_depth=site.settings.max_depth)
     _forward(site, request, payload)
     return payload, lambda answer: generate.encode_generated(answer, spec, request_id, site.settings.nan)
 
@@ -182,7 +188,7 @@ def _generated(site: Site, request: Request) -> tuple[Payload, Callable[[Payload
 def generate_one(site: Site, request: Request) -> Call:
     """Triton's generate: exactly one answer, as one JSON object."""
     payload, encode = _generated(site, request)
-    return Call(payload, lambda answer: Response(encode(answer)))
+    return Call(payload, lambda answer: Response(encode(answer)), of_stream=True)
 
 
 def generate_stream(site: Site, request: Request) -> Call:
@@ -212,7 +218,7 @@ def v1_metadata(site: Site, request: Request) -> Response:
 def v1_predict(site: Site, request: Request) -> Call:
     """TF-Serving's predict, rows and columns."""
     spec = _served(site, request)
-    payload, form = v1.decode(request, spec)
+    payload, form = v1.decode(request, spec, max_depth=site.settings.max_depth)
     _forward(site, request, payload)
     return Call(payload, lambda answer: v1.encode(answer, form, spec, site.settings.nan))
 
@@ -220,14 +226,14 @@ def v1_predict(site: Site, request: Request) -> Call:
 def invocations(site: Site, request: Request) -> Call:
     """MLflow's scoring."""
     spec = site.spec
-    payload, form = mlflow.decode(request, spec)
+    payload, form = mlflow.decode(request, spec, max_depth=site.settings.max_depth)
     _forward(site, request, payload)
     return Call(payload, lambda answer: mlflow.encode(answer, form, spec, site.settings.nan))
 
 
 def mlflow_ping(site: Site, request: Request) -> Response:
     """MLflow's ping and health."""
-    return mlflow.encode_ping()
+    return mlflow.encode_ping(ready=site.instance.ready())
 
 
 def mlflow_version(site: Site, request: Request) -> Response:
@@ -263,18 +269,17 @@ def documented() -> list[openapi.RouteDoc]:
 # --- errors ------------------------------------------------------------------------------------------------------
 
 _ENCODERS: dict[str, Callable[[PreforkError], Response]] = {
-    "seldon": seldon.encode_error,
-    "v2": v2.encode_error,
-    "v1": v1.encode_error,
-    "mlflow": mlflow.encode_error,
+    "/v2": v2.encode_error,
+    "/v1": v1.encode_error,
+    "/invocations": mlflow.encode_error,
+    "/ping": mlflow.encode_error,
+    "/version": mlflow.encode_error,
 }
 
 
 def encode_error(path: str, error: PreforkError) -> Response:
-    """The error in the shape that the clients of that path read."""
-    first = os.path.normpath(path).split("/")[1] if path.startswith("/") else ""
-    if first == "invocations":
-        first = "mlflow"
+    """The error in the shape that the clients of that path, and of its neighbours, read: by the path's first part."""
+    first = "/" + path.lstrip("/").partition("/")[0]
     return _ENCODERS.get(first, seldon.encode_error)(error)
 
 
@@ -309,6 +314,9 @@ def _both(path: str, methods: tuple[str, ...], endpoint: Callable[..., Any], **m
     ]
 
 
+_GENERATE = {"request": v2_types.GenerateRequest, "response": v2_types.GenerateResponse}
+_V1 = {"request": v1.PredictRequest, "response": v1.PredictResponse}
+
 ROUTES: list[Route] = [
     _message("/predict", predict),
     _message("/api/v1.0/predictions", predict, ("POST",)),
@@ -325,21 +333,21 @@ ROUTES: list[Route] = [
     _row("/health/ping", ("GET",), ping, "seldon"),
     _row("/metadata", ("GET",), seldon_metadata, "seldon"),
     _row("/api/v1.0/metadata", ("GET",), seldon_metadata, "seldon"),
-    _row("/v2", ("GET",), server_metadata, "v2"),
+    _row("/v2", ("GET",), server_metadata, "v2", response=v2_types.ServerMetadata),
     _row("/v2/health/live", ("GET",), live, "v2"),
     _row("/v2/health/ready", ("GET",), ready, "v2"),
-    *_both("", ("GET",), model_metadata),
+    *_both("", ("GET",), model_metadata, response=v2_types.ModelMetadata),
     *_both("/ready", ("GET",), model_ready),
     *_both("/infer", ("POST",), infer, request=v2_types.InferRequest, response=v2_types.InferResponse),
-    *_both("/generate", ("POST",), generate_one),
-    *_both("/generate_stream", ("POST",), generate_stream),
+    *_both("/generate", ("POST",), generate_one, **_GENERATE),
+    *_both("/generate_stream", ("POST",), generate_stream, **_GENERATE),
     _row("/v1/models", ("GET",), v1_models, "v1"),
-    _row("/v1/models/{model}", ("GET",), v1_status, "v1"),
-    _row("/v1/models/{model}/versions/{version}", ("GET",), v1_status, "v1"),
+    _row("/v1/models/{model}", ("GET",), v1_status, "v1", response=v1.ModelStatus),
+    _row("/v1/models/{model}/versions/{version}", ("GET",), v1_status, "v1", response=v1.ModelStatus),
     _row("/v1/models/{model}/metadata", ("GET",), v1_metadata, "v1"),
-    _row("/v1/models/{model}:predict", ("POST",), v1_predict, "v1", request=v1.PredictRequest),
-    _row("/v1/models/{model}/versions/{version}:predict", ("POST",), v1_predict, "v1", request=v1.PredictRequest),
-    _row("/invocations", ("POST",), invocations, "mlflow", request=mlflow.Invocation),
+    _row("/v1/models/{model}:predict", ("POST",), v1_predict, "v1", **_V1),
+    _row("/v1/models/{model}/versions/{version}:predict", ("POST",), v1_predict, "v1", **_V1),
+    _row("/invocations", ("POST",), invocations, "mlflow", request=mlflow.Invocation, response=mlflow.Predictions),
     _row("/ping", ("GET",), mlflow_ping, "mlflow"),
     _row("/health", ("GET",), mlflow_ping, "mlflow"),
     _row("/version", ("GET",), mlflow_version, "mlflow"),

@@ -18,10 +18,11 @@ class Request:
     """One HTTP request with its whole body.
 
     headers: lower-case names to values, both bytes as they came; query: what stands behind the `?`, undecoded;
-    params: the variable parts of the path, by name; chunks: the body in the pieces that the socket gave.
+    params: the variable parts of the path, by name; chunks: the body in the pieces that the socket gave. route: where the
+    service has found it to lead.
     """
 
-    __slots__ = ("_body", "chunks", "environ", "headers", "method", "params", "path", "query")
+    __slots__ = ("_body", "chunks", "environ", "headers", "method", "params", "path", "query", "route")
 
     def __init__(
         self, method: str, path: str, query: bytes, headers: dict[bytes, bytes], chunks: Sequence[bytes]
@@ -32,6 +33,7 @@ class Request:
         self.headers = headers
         self.chunks = chunks
         self.params: dict[str, str] = {}
+        self.route: Any = None
         self.environ: dict[str, Any] | None = None
         self._body: bytes | None = chunks[0] if len(chunks) == 1 else None
 
@@ -77,9 +79,12 @@ def _address(room: bytearray) -> int:
 
 
 class Response:
-    """One HTTP response: a body of buffers that are sent one behind the other, or a stream of them."""
+    """One HTTP response: a body of buffers that are sent one behind the other, or a stream of them.
 
-    __slots__ = ("body", "content_type", "headers", "status", "stream")
+    length: the bytes of the body, where that is not sent (HEAD).
+    """
+
+    __slots__ = ("body", "content_type", "headers", "length", "status", "stream")
 
     def __init__(
         self,
@@ -94,4 +99,5 @@ class Response:
         self.status = status
         self.content_type = content_type
         self.headers = list(headers)
+        self.length: int | None = None
         self.stream = stream

@@ -48,13 +48,10 @@ class Router:
         # Bounded: a client can make up any number of paths.
         self._at = lru_cache(_REMEMBERED)(self._match)
 
-    def find(self, method: str, path: str) -> Route | None:
-        """The route, or None."""
-        return self._at(path)[0].get(method)
-
-    def params(self, path: str) -> dict[str, str]:
-        """The path's variables; shared between requests, not to be written to."""
-        return self._at(path)[1]
+    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
+        """The route, or None, and the path's variables; these are shared between requests, not to be written to."""
+        routes, params = self._at(path)
+        return routes.get(method), params
 
     def methods(self, path: str) -> list[str]:
         """What the path takes; empty for an unknown one."""

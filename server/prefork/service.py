@@ -53,9 +53,9 @@ class Service:
         self.mount = mount
         self.router = Router(ROUTES)
 
-    def calls_model(self, method: str, path: str) -> bool:
+    def calls_model(self, request: Request) -> bool:
         """Whether the request runs the user's code, so that it must not run on an event loop."""
-        route = self.router.find(method, path)
+        route = self._find(request)
         return route.calls_model if route is not None else self.mount is not None
 
     def answer(self, request: Request) -> Response:
@@ -83,26 +83,39 @@ class Service:
             encodings.decompress(request, self.site.settings.max_body_size)
         if request.method == "OPTIONS":
             return self._preflight(request)
-        route = self.router.find(request.method, request.path)
+        route = self._find(request)
         if route is None:
             if self.mount is not None and self.mount.handles(request.method, request.path):
                 return self.mount.respond(request)
             raise self.router.refusal(request.method, request.path)
-        request.params = self.router.params(request.path)
-        return route.endpoint(self.site, request)
+        result: Response | Call = route.endpoint(self.site, request)
+        return result
+
+    def _find(self, request: Request) -> Route | None:
+        route: Route | None = request.route
+        if route is None:
+            route, request.params = self.router.find(request.method, request.path)
+            request.route = route
+        return route
 
     def _preflight(self, request: Request) -> Response:
         allowed = self.router.methods(request.path) or ["OPTIONS"]
         return Response(content_type="text/plain", headers=[("Allow", ", ".join(allowed)), *_PREFLIGHT])
 
     def _run(self, call: Call) -> Response:
+        self._check_stream(call)
         answers = self.instance.infer(call.payload)
         if call.event is None:
             return call.encode(_only(answers))
         first = next(answers, None)
         return _event_stream(_events(call, first, answers) if first is not None else iter(()))
 
+    def _check_stream(self, call: Call) -> None:
+        if self.instance.spec.streams and call.event is None and not call.of_stream:
+            raise NotImplementedHere("this model streams its answers: ask at /v2/models/NAME/generate_stream")
+
     async def _run_async(self, call: Call) -> Response:
+        self._check_stream(call)
         answers = self.instance.infer_async(call.payload)
         if call.event is None:
             return call.encode(await _only_async(answers))
@@ -116,7 +129,7 @@ class Service:
             if settings.compression and b"accept-encoding" in request.headers:
                 encodings.compress(request, response, settings.compress_min_size)
             if request.method == "HEAD":
-                response.headers.append(("Content-Length", str(sum(map(len, response.body)))))
+                response.length = sum(map(len, response.body))
                 response.body = []
         return response
 
@@ -135,11 +148,6 @@ class Service:
         if self.mount is None:
             return None
         return self.mount.handle_error(error.__cause__ or error, request)
-
-
-def find_route(service: Service, request: Request) -> Route | None:
-    """The route that a request would take, for logs and pages."""
-    return service.router.find(request.method, request.path)
 
 
 def _only(answers: Iterator[Payload]) -> Payload:
@@ -208,10 +216,13 @@ def _last_event(error: Exception) -> bytes:
     return stream_error(error if isinstance(error, PreforkError) else PreforkError(str(error)))
 
 
+_ANYBODY = ("Access-Control-Allow-Origin", "*")
+
+
 def _allow_origin(request: Request, response: Response) -> None:
     origin = request.headers.get(b"origin")
     if origin is None:
-        response.headers.append(("Access-Control-Allow-Origin", "*"))
+        response.headers.append(_ANYBODY)
     else:
         response.headers.append(("Access-Control-Allow-Origin", origin.decode("latin-1")))
         response.headers.append(("Vary", "Origin"))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import httpx
 
 from prefork import application
-from prefork.loader import construct
+from prefork.model.loader import construct
 from prefork.settings import Settings
 
 _FRONTS = {"asgi": "asgi", "wsgi": "sync"}
@@ -47,7 +47,7 @@ class Client(httpx.Client):
         super().close()
         self.front.close()
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(self, *details: Any) -> None:  # noqa: PYI036 - httpx annotates three, and this passes them on
         super().__exit__(*details)
         self.front.close()
 
@@ -68,7 +68,9 @@ class _AsgiTransport(httpx.BaseTransport):
         content = request.read()
         asked = httpx.Request(request.method, request.url, headers=request.headers, content=content)
         answer = await self._inner.handle_async_request(asked)
-        body = await answer.aread()
+        # The bytes as they were sent: the outer client undoes the content coding.
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        body = b"".join([part async for part in answer.stream])
         return httpx.Response(answer.status_code, headers=answer.headers, content=body)
 
     def close(self) -> None:

@@ -54,9 +54,16 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
 def _flask(own: list[Blueprint]) -> Flask:
     app = Flask("prefork", static_folder=None)
     app.url_map.merge_slashes = False
+    app.register_error_handler(HTTPException, _as_json)  # before the blueprints, so that their own handlers win
     for blueprint in own:
         app.register_blueprint(blueprint)
     return app
+
+
+def _as_json(error: HTTPException) -> FlaskResponse:
+    """Flask's own HTML pages (404, 405, 500 of a user's view) as our JSON."""
+    status = error.code or 500
+    return _to_flask(encode_error(request.path, PreforkError(f"{error.name}: {error.description}", status=status)))
 
 
 def _request(environ: dict[str, Any], limit: int) -> Request:
@@ -120,11 +127,9 @@ def _to_flask(response: Response) -> FlaskResponse:
         content = bytes(body[0]) if len(body) == 1 else b"".join(body)
     answer = FlaskResponse(content, response.status, content_type=response.content_type)
     for name, value in response.headers:
-        # HEAD's own length replaces the one that Flask would write for its empty body.
-        if name == "Content-Length":
-            answer.headers[name] = value
-        else:
-            answer.headers.add(name, value)
+        answer.headers.add(name, value)
+    if response.length is not None:
+        answer.headers["Content-Length"] = str(response.length)
     return answer
 
 
@@ -150,7 +155,10 @@ class FlaskMount:
     def respond(self, asked: Request) -> Response:
         """Run the blueprint's view."""
         with self._app.request_context(_environ(asked)):
-            return _from_flask(self._app.full_dispatch_request())
+            try:
+                return _from_flask(self._app.full_dispatch_request())
+            except Exception as error:  # noqa: BLE001 - what the user's view raises, Flask logs and turns into its 500
+                return _from_flask(self._app.handle_exception(error))
 
     def handle_error(self, error: BaseException, asked: Request) -> Response | None:
         """What the blueprint's error handler answers, or None when it has none for that exception."""
