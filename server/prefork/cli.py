@@ -1,0 +1,90 @@
+"""The `prefork` command.
+
+Nothing here may import numpy before the thread budget stands in the environment: OpenBLAS reads it once, when numpy
+loads it. So the server itself is imported by `start`, last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import prefork
+from prefork import flags, scaffold
+from prefork.errors import SettingError
+from prefork.settings import Settings, apply_thread_budget, load
+
+_KSERVE = (
+    "access-log-format",
+    "configure-logging",
+    "enable-docs-url",
+    "enable-grpc",
+    "enable-latency-logging",
+    "enable-predictor-health-check",
+    "grpc-max-receive-message-length",
+    "grpc-max-send-message-length",
+    "grpc-port",
+    "log-config-file",
+    "max-asyncio-workers",
+    "max-threads",
+    "predictor-host",
+    "predictor-protocol",
+    "predictor-request-retries",
+    "predictor-request-timeout-seconds",
+    "predictor-use-ssl",
+)
+"""What KServe appends to a container's arguments and what its users copy from its examples; each takes a value."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The console script."""
+    flags.run(cli, args)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(prefork.__version__, prog_name="prefork")
+def cli() -> None:
+    """Serve a Python class with a `predict` method over REST."""
+
+
+def _serve(model: str | None, **given: Any) -> int:
+    unused = flags.take_unused(given)
+    settings = load({"model": model, **given})
+    return start(settings, unused)
+
+
+cli.add_command(
+    flags.Command(
+        "serve",
+        callback=_serve,
+        params=[click.Argument(["model"], required=False), *flags.of_settings(), *flags.unused(_KSERVE)],
+        help="Serve MODEL: the module and class `Iris`, `pkg.module:Class` or `pkg.module.Class`.",
+    )
+)
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--directory", type=Path, help="Where to; by default a new directory called NAME.")
+def init(name: str, directory: Path | None) -> None:
+    """Write a project that runs: a model class NAME, its training, its test and its image."""
+    place = directory or Path(name)
+    scaffold.init(name, place)
+    click.echo(f"{place} is ready. Next:\n\n    cd {place} && prefork serve\n")
+
+
+def start(settings: Settings, unused: Sequence[str] = ()) -> int:
+    """Run the server until it ends, and return its exit code. unused: the options that were given in vain."""
+    if not settings.model:
+        raise SettingError(
+            "no model to serve: name it, as in `prefork serve Iris`, or write `model: Iris` in prefork.yaml"
+        )
+    for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
+        click.echo(f"prefork: {note}", err=True)
+    apply_thread_budget(settings)
+    from prefork import arbiter
+
+    return arbiter.run(settings)
