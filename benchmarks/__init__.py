@@ -1,0 +1,1 @@
+"""What Prefork costs, measured beside the least that its own foundation can cost. `python -m benchmarks --help`."""
