@@ -217,3 +217,17 @@ def test_an_asynchronous_load_is_refused():
 
     with pytest.raises(ModelLoadError, match="load\\(\\) is asynchronous"):
         loader.load(Later())
+
+
+def test_model_dir_is_searched_and_handed_over(tmp_path, monkeypatch):
+    """The class may lie in `model_dir`; a constructor that takes the directory gets it, unless parameters say otherwise."""
+    (tmp_path / "in_model_dir.py").write_text(
+        "class Kept:\n    def __init__(self, model_uri=''):\n        self.at = model_uri\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    found = loader.find("in_model_dir:Kept", str(tmp_path))
+    parameters = loader.with_directory(found, {}, str(tmp_path))
+    assert loader.construct(found, parameters).at == str(tmp_path)
+    assert loader.with_directory(found, {"model_uri": "own"}, str(tmp_path)) == {"model_uri": "own"}
+    assert loader.with_directory(dict, {"a": 1}, str(tmp_path)) == {"a": 1}
+    assert sys.path[-1] == str(tmp_path)

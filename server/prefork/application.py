@@ -38,8 +38,9 @@ class Front(msgspec.Struct):
 
 def construct(settings: Settings) -> Model:
     """Import the user's class and build it. Raises ModelLoadError, or whatever the constructor raises."""
-    cls = loader.find(settings.model)
-    return wrap(loader.construct(cls, settings.parameters), settings)
+    cls = loader.find(settings.model, settings.model_dir)
+    parameters = loader.with_directory(cls, settings.parameters, settings.model_dir)
+    return wrap(loader.construct(cls, parameters), settings)
 
 
 def wrap(user_object: object, settings: Settings) -> Model:

@@ -67,7 +67,7 @@ class LocalInstance:
         """The answers as they come; an asynchronous model runs on an event loop of its own, and this thread waits."""
         try:
             yield from self._model.stream(request)
-        except Exception as error:  # noqa: BLE001 - it is the user's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
             _fail(error)
 
     async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
@@ -76,7 +76,7 @@ class LocalInstance:
         try:
             async for answer in answers:
                 yield answer
-        except Exception as error:  # noqa: BLE001 - it is the user's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
             _fail(error)
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ class LocalInstance:
             log.exception("close() of the model failed")
 
 
-def failure(error: Exception) -> PreforkError:
+def failure(error: BaseException) -> PreforkError:
     """What a client is told of an exception of the user's code.
 
     A PreforkError is itself; one with an integer `status_code` keeps that, its message and its `reason`; all others are a
@@ -110,10 +110,12 @@ def failure(error: Exception) -> PreforkError:
         return PreforkError(
             str(message), status=status, reason=getattr(error, "reason", None) or "MICROSERVICE_BAD_DATA"
         )
+    if isinstance(error, SystemExit):
+        return ModelFailed(f"the model called sys.exit({error.code!r}), which ends nothing here")
     return ModelFailed(str(error) or type(error).__name__)
 
 
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: BaseException) -> NoReturn:
     found = failure(error)
     if found is error:
         raise error

@@ -20,20 +20,33 @@ from prefork.errors import ModelLoadError
 from prefork.model.hooks import found, is_from_default, is_unimplemented
 
 
-def find(path: str) -> type[Any]:
+def find(path: str, model_dir: str = "") -> type[Any]:
     """The class, or any other callable that makes the model, behind an import path.
 
-    path: `Iris` (class Iris in module Iris), `pkg.module:Class` or `pkg.module.Class`.
+    path: `Iris` (class Iris in module Iris), `pkg.module:Class` or `pkg.module.Class`. model_dir: searched after the
+    working directory.
     Raises ModelLoadError when a module is missing or fails, when there is no such class, and when it is not callable.
     """
     module_name, class_path = _split(path)
-    _search_working_directory()
+    _search_last(str(Path.cwd()))
+    if model_dir:
+        _search_last(str(Path(model_dir).resolve()))
     finder.install()
     module = _imported(module_name)
     cls = _member(module, class_path)
     if not callable(cls):
         raise ModelLoadError(f"{path!r} is a {type(cls).__name__}, not a class that makes a model")
     return cast("type[Any]", cls)
+
+
+def with_directory(cls: type[Any], parameters: Mapping[str, Any], model_dir: str) -> dict[str, Any]:
+    """The parameters, with the directory under `model_dir` or `model_uri` where the constructor takes one of them."""
+    try:
+        takes = set(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):  # a builtin that does not say
+        takes = set()
+    name = next((name for name in ("model_dir", "model_uri") if name in takes), None)
+    return dict(parameters) if name is None or not model_dir else {name: model_dir, **parameters}
 
 
 def construct(cls: type[Any], parameters: Mapping[str, Any]) -> object:
@@ -82,8 +95,7 @@ def _split(path: str) -> tuple[str, str]:
     return module, name
 
 
-def _search_working_directory() -> None:
-    folder = str(Path.cwd())
+def _search_last(folder: str) -> None:
     if folder not in sys.path:
         sys.path.append(folder)
 

@@ -27,7 +27,10 @@ class Loop:
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         """What the awaitable gives, or raises. Blocks this thread."""
-        return asyncio.run_coroutine_threadsafe(_finish(awaitable), self._started()).result()
+        result = asyncio.run_coroutine_threadsafe(_finish(awaitable), self._started()).result()
+        if isinstance(result, _Exit):
+            raise result.error
+        return result
 
     def iterate(self, parts: AsyncIterator[Any]) -> Iterator[Any]:
         """The parts of an asynchronous iterator; closing this one closes that one, on the loop."""
@@ -62,8 +65,18 @@ class Loop:
             return self._loop
 
 
+class _Exit:
+    """A sys.exit() of the user's code on its way back: raised in a task, it would end the loop and leave us waiting."""
+
+    def __init__(self, error: SystemExit) -> None:
+        self.error = error
+
+
 async def _finish(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+    try:
+        return await awaitable
+    except SystemExit as error:
+        return _Exit(error)
 
 
 async def _next(parts: AsyncIterator[Any]) -> Any:

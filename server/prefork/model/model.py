@@ -7,6 +7,7 @@ stream has class names, and the tags and metrics of its own SeldonResponse. What
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from prefork.model.metadata import Metadata, defaults, describe, ports, tensors
 from prefork.model.method import METRIC_NAMES, Method
 from prefork.model.signature import takes_nothing
 from prefork.payload import Kind, ModelSpec, Payload
+
+log = logging.getLogger("prefork")
 
 _ORDINARY = frozenset({np.ndarray, list, tuple, dict, str, bytes})
 """Types of results that are neither awaited nor iterated nor opened."""
@@ -57,6 +60,8 @@ class Model:
         """Call the object's `load()`, once, and look for its hooks again. Whatever it raises propagates."""
         loader.load(self.user_object)
         self._find_hooks()
+        if not any(method.exists for method in self._methods.values()):
+            log.warning("%s has no predict and no other hook: every answer will be empty", self.spec.name)
 
     def close(self) -> None:
         """Call the object's `close()`, if it has one that needs no argument, and end the event loop."""
