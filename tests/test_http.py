@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 
 import numpy as np
@@ -53,6 +54,41 @@ def test_model_error_is_500_with_message_and_traceback_in_the_log(front: str, ca
     assert 'raise ValueError("the third column is missing")' in caplog.text
 
 
+class Unencodable:
+    def predict(self, X, names):
+        return [[object()]]
+
+
+def test_answer_without_a_form_is_logged(front: str, caplog: pytest.LogCaptureFixture):
+    """An answer that cannot be encoded is a 500 that names its type, and a line in the log."""
+    with Client(Unencodable, front=front) as client:
+        response = client.post("/predict", json=BODY)
+        assert response.status_code == 500
+        assert "object" in response.json()["status"]["info"]
+    assert "/predict" in caplog.text
+
+
+class Leaves:
+    def predict(self, X, names):
+        sys.exit(4)
+
+
+class LeavesLater:
+    async def predict(self, X, names):
+        sys.exit(4)
+
+
+@pytest.mark.parametrize("model", [Leaves, LeavesLater])
+def test_sys_exit_in_the_model_ends_the_request_only(front: str, model: type):
+    """A model that calls sys.exit() gets its request a 500; the server answers the next one."""
+    with Client(model, front=front) as client:
+        for _ in range(3):
+            response = client.post("/predict", json=BODY)
+            assert response.status_code == 500
+            assert "sys.exit(4)" in response.json()["status"]["info"]
+        assert client.get("/live").status_code == 200
+
+
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_compressed_body_is_read(front: str, coding: str, pack):
     """gzip and deflate bodies are read on every protocol."""
@@ -87,6 +123,7 @@ def test_body_limit_is_exact(front: str):
         assert client.post("/predict", content=body, headers=headers).status_code == 200
         response = client.post("/predict", content=body + b" ", headers=headers)
         assert response.status_code == 413
+        assert response.headers["access-control-allow-origin"] == "*"
         assert "max_body_size" in response.json()["status"]["info"]
 
 

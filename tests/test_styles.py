@@ -118,6 +118,13 @@ def test_stream_on_plain_endpoints_is_refused(front: str, words: type):
         assert client.post("/predict", json={"strData": "a b"}).status_code == 501
 
 
+def test_streaming_model_has_its_other_endpoints(front: str, words: type):
+    """A model whose predict streams answers health and the transforms as any other."""
+    with Client(words, front=front, name="words") as client:
+        assert client.get("/health/status").json()["strData"] == "healthy"
+        assert client.post("/transform-input", json=BODY).json()["data"]["ndarray"] == [[1, 2]]
+
+
 def test_plain_model_streams_its_one_answer(front: str):
     """generate_stream works for a model that answers once: one event."""
     with Client(Later, front=front) as client:
@@ -214,6 +221,61 @@ def test_own_routes_are_mounted(front: str):
         assert client.delete("/own/7").status_code in (404, 405)
         assert client.get("/own/x").status_code == 404
         assert client.get("/health/ping").text == "pong"
+
+
+class Overrides:
+    blueprint = flask.Blueprint("overrides", __name__)
+
+    def predict(self, X, names):
+        return X
+
+
+@Overrides.blueprint.route("/live", methods=["GET", "POST"])
+def own_live():
+    return {"size": len(flask.request.get_data()), "own": True}
+
+
+@Overrides.blueprint.route("/broken")
+def own_broken():
+    raise ValueError("broken view")
+
+
+def test_own_route_wins_over_ours(front: str):
+    """A path of the user's blueprint is the user's, also where there is one of ours."""
+    with Client(Overrides, front=front) as client:
+        response = client.get("/live")
+        assert response.json() == {"size": 0, "own": True}
+        assert response.headers["access-control-allow-origin"] == "*"
+
+
+def test_own_routes_are_bounded_too(front: str):
+    """`max_body_size` holds for the user's own routes."""
+    with Client(Overrides, front=front, max_body_size=100) as client:
+        assert client.post("/live", content=b"x" * 100).json()["size"] == 100
+        assert client.post("/live", content=b"x" * 101).status_code == 413
+
+
+def test_failing_view_is_500_in_json(front: str):
+    """A user's view that raises is a 500 in JSON, and its traceback is in the log."""
+    with Client(Overrides, front=front) as client:
+        response = client.get("/broken")
+        assert response.status_code == 500
+        assert response.json()["status"]["reason"] == "INTERNAL_SERVER_ERROR"
+
+
+class Parameters:
+    def predict(self, X, names, meta=None):
+        return {"given": (meta or {}).get("parameters", {}).get("temperature")}
+
+
+def test_parameters_reach_the_model_as_meta(front: str):
+    """V2's and MLflow's parameters reach a class with `X, names` in `meta["parameters"]`."""
+    with Client(Parameters, front=front) as client:
+        body = {**V2, "parameters": {"temperature": 0.5}}
+        answer = client.post("/v2/models/Parameters/infer", json=body).json()
+        assert answer["outputs"][0] == {"name": "given", "datatype": "FP64", "shape": [1], "data": [0.5]}
+        answer = client.post("/invocations", json={"inputs": [[1]], "params": {"temperature": 2}}).json()
+        assert answer["predictions"] == {"given": 2}
 
 
 class Turns:

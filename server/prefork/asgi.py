@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from typing import Any
 
-from prefork.endpoints import encode_error
 from prefork.errors import PayloadTooLarge
 from prefork.http import Buffer, Request, Response
 from prefork.service import Service
@@ -54,28 +53,28 @@ class AsgiFront:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
+        request = Request(scope["method"], scope["path"], scope["query_string"], _headers(scope), ())
         try:
             if message["type"] != "http.request":
                 return
             if message.get("more_body") or len(message["body"]) > self._limit:
-                chunks = await self._read(scope, message, receive)
+                request.chunks = await self._read(request, message, receive)
             else:
-                chunks = [message["body"]]
+                request.body = message["body"]
         except ClientGone:
             return
         except PayloadTooLarge as error:
-            await _send(encode_error(scope["path"], error), send)
+            await _send(self._service.refuse(request, error), send)
             return
-        request = Request(scope["method"], scope["path"], scope["query_string"], _headers(scope), chunks)
         response = await self._respond(request)
         if response.stream is None:
             await _send(response, send)
         else:
             await _stream(response, receive, send)
 
-    async def _read(self, scope: Scope, message: dict[str, Any], receive: Receive) -> list[bytes]:
+    async def _read(self, request: Request, message: dict[str, Any], receive: Receive) -> list[bytes]:
         limit = self._limit
-        if int(_headers(scope).get(b"content-length") or 0) > limit:
+        if int(request.header(b"content-length") or 0) > limit:
             raise _too_large(limit)
         chunks: list[bytes] = []
         size = 0

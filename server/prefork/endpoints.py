@@ -174,8 +174,11 @@ def infer(site: Site, request: Request) -> Call:
 
 
 def _forward(site: Site, request: Request, payload: Payload) -> None:
+    """Give the model as `meta` what these protocols have beside the tensors: parameters, and headers if asked for."""
+    if payload.parameters:
+        payload.meta = {"parameters": dict(payload.parameters)}
     if site.settings.forward_headers:
-        payload.meta = {"headers": _headers(request)}
+        payload.meta = {**(payload.meta or {}), "headers": _headers(request)}
 
 
 def _generated(site: Site, request: Request) -> tuple[Payload, Callable[[Payload], bytes]]:

@@ -78,6 +78,10 @@ class Service:
         except Exception as error:  # noqa: BLE001 - as above
             return self._fail(request, error)
 
+    def refuse(self, request: Request, error: PreforkError) -> Response:
+        """The answer to a request that the front could not take whole."""
+        return self._leave(request, encode_error(request.path, error))
+
     def _enter(self, request: Request) -> Response | Call:
         if b"content-encoding" in request.headers:
             encodings.decompress(request, self.site.settings.max_body_size)
@@ -85,7 +89,8 @@ class Service:
             return self._preflight(request)
         route = self._find(request)
         if route is None:
-            if self.mount is not None and self.mount.handles(request.method, request.path):
+            if self._is_own(request):
+                assert self.mount is not None
                 return self.mount.respond(request)
             raise self.router.refusal(request.method, request.path)
         result: Response | Call = route.endpoint(self.site, request)
@@ -93,10 +98,14 @@ class Service:
 
     def _find(self, request: Request) -> Route | None:
         route: Route | None = request.route
-        if route is None:
+        if route is None and not self._is_own(request):
             route, request.params = self.router.find(request.method, request.path)
             request.route = route
         return route
+
+    def _is_own(self, request: Request) -> bool:
+        # The user's own path wins over ours, as it does in Flask.
+        return self.mount is not None and self.mount.handles(request.method, request.path)
 
     def _preflight(self, request: Request) -> Response:
         allowed = self.router.methods(request.path) or ["OPTIONS"]
@@ -111,7 +120,8 @@ class Service:
         return _event_stream(_events(call, first, answers) if first is not None else iter(()))
 
     def _check_stream(self, call: Call) -> None:
-        if self.instance.spec.streams and call.event is None and not call.of_stream:
+        is_stream = self.instance.spec.streams and call.payload.method == "predict"
+        if is_stream and call.event is None and not call.of_stream:
             raise NotImplementedHere("this model streams its answers: ask at /v2/models/NAME/generate_stream")
 
     async def _run_async(self, call: Call) -> Response:
@@ -142,6 +152,8 @@ class Service:
             error = PreforkError(f"{type(error).__name__}: {error}")
         elif isinstance(error, ModelFailed):
             log.error("%s %s: the model raised", request.method, request.path, exc_info=error.__cause__ or error)
+        elif error.status >= 500:
+            log.error("%s %s: %d %s", request.method, request.path, error.status, error, exc_info=error.__cause__)
         return self._leave(request, encode_error(request.path, error))
 
     def _user_handler(self, request: Request, error: Exception) -> Response | None:

@@ -14,9 +14,11 @@ from typing import Any, Literal
 import httpx
 
 from prefork import application
+from prefork.compat import finder
 from prefork.model.loader import construct
 from prefork.settings import Settings
 
+finder.install()  # a test may import seldon_core before there is a Client
 _FRONTS = {"asgi": "asgi", "wsgi": "sync"}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ log = logging.getLogger("prefork")
 
 _METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
 _PIECE = 1 << 20
+_REMEMBERED = 4096
 
 
 def blueprints(user_object: object) -> list[Blueprint]:
@@ -37,13 +39,15 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
     """The Flask application over a service, the user's own blueprints in it."""
     app = _flask(own)
     limit = service.site.settings.max_body_size
+    app.config["MAX_CONTENT_LENGTH"] = limit  # for the user's own views
+    app.after_request(_allow_origin)
 
     def serve(path: str = "") -> FlaskResponse:  # noqa: ARG001 - Flask passes it, the service looks for itself
-        environ = request.environ
+        asked = _request(request.environ)
         try:
-            asked = _request(environ, limit)
+            asked.chunks = _read(request.environ, limit)
         except PreforkError as error:
-            return _to_flask(encode_error(environ.get("PATH_INFO", "/"), error))
+            return _to_flask(service.refuse(asked, error))
         return _to_flask(service.answer(asked))
 
     app.add_url_rule("/", "prefork_root", serve, methods=_METHODS, provide_automatic_options=False)
@@ -52,7 +56,7 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
 
 
 def _flask(own: list[Blueprint]) -> Flask:
-    app = Flask("prefork", static_folder=None)
+    app = Flask(__name__, static_folder=None)
     app.url_map.merge_slashes = False
     app.register_error_handler(HTTPException, _as_json)  # before the blueprints, so that their own handlers win
     for blueprint in own:
@@ -62,11 +66,18 @@ def _flask(own: list[Blueprint]) -> Flask:
 
 def _as_json(error: HTTPException) -> FlaskResponse:
     """Flask's own HTML pages (404, 405, 500 of a user's view) as our JSON."""
-    status = error.code or 500
-    return _to_flask(encode_error(request.path, PreforkError(f"{error.name}: {error.description}", status=status)))
+    reason = error.name.upper().replace(" ", "_")
+    said = PreforkError(f"{error.name}: {error.description}", status=error.code or 500, reason=reason)
+    return _to_flask(encode_error(request.path, said))
 
 
-def _request(environ: dict[str, Any], limit: int) -> Request:
+def _allow_origin(answer: FlaskResponse) -> FlaskResponse:
+    """What the service puts on our own answers, for those of the user's views."""
+    answer.headers.setdefault("Access-Control-Allow-Origin", request.headers.get("Origin", "*"))
+    return answer
+
+
+def _request(environ: dict[str, Any]) -> Request:
     headers = {
         name[5:].replace("_", "-").lower().encode("latin-1"): value.encode("latin-1")
         for name, value in environ.items()
@@ -80,7 +91,7 @@ def _request(environ: dict[str, Any], limit: int) -> Request:
         environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
         environ.get("QUERY_STRING", "").encode("latin-1"),
         headers,
-        _read(environ, limit),
+        (),
     )
     asked.environ = environ
     return asked
@@ -138,9 +149,13 @@ class FlaskMount:
 
     def __init__(self, own: list[Blueprint]) -> None:
         self._app = _flask(own)
+        self._has = lru_cache(_REMEMBERED)(self._match)  # bounded: a client can make up any number of paths
 
     def handles(self, method: str, path: str) -> bool:
         """Whether a blueprint has that path."""
+        return self._has(method, path)
+
+    def _match(self, method: str, path: str) -> bool:
         adapter = self._app.url_map.bind("localhost")
         try:
             adapter.match(path, method=method)

@@ -23,12 +23,22 @@ def named(answer: Payload, nan: Nan = "null") -> dict[str, Array]:
     if answer.kind is Kind.TENSORS:
         return {name: _array(name, value) for name, value in answer.value.items()}
     if answer.kind is Kind.TENSOR:
-        return {answer.method: _array(answer.method, answer.value)}
+        return _columns(answer) or {answer.method: _array(answer.method, answer.value)}
     if answer.kind in {Kind.TEXT, Kind.BYTES}:
         return {answer.method: _one(answer.value)}
     if answer.kind in {Kind.JSON, Kind.RAW}:
         return _fields(answer.value) or {answer.method: _one(json.encode(answer.value, nan=nan))}
     raise BadAnswer(f"an answer of kind {answer.kind.name} cannot be put into named outputs")
+
+
+def _columns(answer: Payload) -> dict[str, Array] | None:
+    """An output for each column of a table whose columns differ in type, which is no tensor."""
+    table, names = answer.value, answer.names
+    if not isinstance(table, np.ndarray) or table.dtype != object or table.ndim != 2:
+        return None
+    if names is None or len(names) != table.shape[1]:
+        return None
+    return _fields({str(name): table[:, at].tolist() for at, name in enumerate(names)})
 
 
 def _array(name: str, value: Any) -> Array:
