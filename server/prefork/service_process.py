@@ -1,0 +1,84 @@
+"""The user's `custom_service` in a process of its own: forked from the arbiter, restarted when it dies, gone when it goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from prefork import child
+from prefork.backoff import Backoff
+
+
+class ServiceProcess:
+    """One service. `run` is called in the child, with everything that it needs to begin, and blocks.
+
+    A service that returns has ended and stays so; one that fails is started again, later each time.
+    """
+
+    def __init__(self, run: Callable[[], None], log: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._log = log
+        self._backoff = Backoff(clock=clock)
+        self._wanted = True
+        self._restarting = False
+        self.pid = 0
+
+    def keep(self) -> None:
+        """Start it if it is to run, does not, and its time has come."""
+        if self._wanted and not self.pid and self._backoff.is_over:
+            self._start()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Signal it, and do not start it again."""
+        self._wanted = False
+        self._kill(how)
+
+    def restart(self) -> None:
+        """End it, for `keep` to start it with its code as it is now."""
+        self._wanted = True
+        self._restarting = self.pid != 0
+        self._kill(signal.SIGTERM)
+
+    def bury(self, pid: int, status: int) -> bool:
+        """Whether the child that was reaped is this one."""
+        if pid != self.pid:
+            return False
+        self.pid = 0
+        restarting, self._restarting = self._restarting, False
+        code = os.waitstatus_to_exitcode(status)
+        if not self._wanted or restarting:
+            return True
+        if code == 0:
+            self._wanted = False
+            self._log.info("custom_service has ended")
+        else:
+            delay = self._backoff.fail()
+            self._log.error("custom_service (pid %d) died with %d; it starts again in %.1f s", pid, code, delay)
+        return True
+
+    def _start(self) -> None:
+        arbiter = os.getpid()
+        with child.signals_held():
+            self.pid = os.fork()
+            if self.pid == 0:
+                self._live(arbiter)
+        self._log.info("custom_service runs (pid %d)", self.pid)
+
+    def _live(self, arbiter: int) -> None:
+        status = 1
+        try:
+            child.settle()
+            child.die_with(arbiter, signal.SIGKILL)
+            self._run()
+            status = 0
+        except Exception:  # noqa: BLE001 - whatever the user's code raises
+            self._log.exception("custom_service failed")
+        sys.exit(status)
+
+    def _kill(self, how: signal.Signals) -> None:
+        if self.pid:
+            os.kill(self.pid, how)

@@ -1,0 +1,141 @@
+"""gunicorn's workers with a model in them: loaded once, after the fork, and only then reachable.
+
+Until its model is loaded a worker has nothing to finish, and TERM simply ends it. Then it opens the port (or finds it
+open), tells the arbiter, and signals mean what gunicorn's users expect. It never leaves on its own account: when it has
+answered `max_requests` requests, or sees that the code has changed, it asks for a replacement and serves until told to go.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker
+
+from prefork import balance, child, listener
+from prefork.watch import Watch
+
+ADDRESS_TAKEN = 5
+"""The exit status of a worker that could not open the port."""
+
+LINGER = 0.5
+"""Seconds for which a worker that leaves keeps an idle connection, for the request that its client may be sending."""
+
+_NEVER = sys.maxsize
+
+
+class Serving(Worker):
+    """What every worker class does; it stands before gunicorn's class among the bases.
+
+    In the arbiter the same object is the record of the worker that was forked: `due` says why it is to be replaced,
+    `leaving` why it was told to go, both empty until then.
+    """
+
+    quota = _NEVER
+    max_requests: int
+    _answered = 0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.slot: balance.Slot = self.app.board.take()
+        self.quota, self.max_requests = self.max_requests, _NEVER
+        self.spawned = time.monotonic()
+        self.due = ""
+        self.leaving = ""
+        self.deadline = 0.0
+        self.changes = 0
+
+    @property
+    def nr(self) -> int:
+        """Requests answered; gunicorn's workers count it up."""
+        return self._answered
+
+    @nr.setter
+    def nr(self, count: int) -> None:
+        self._answered = count
+        if count == self.quota:
+            self.slot.say(balance.SPENT)
+            self.wake_arbiter()
+
+    def wake_arbiter(self) -> None:
+        """Have the arbiter look at the board now, rather than within a second."""
+        if os.getppid() == self.ppid:
+            with suppress(PermissionError):  # under `user` the worker may not
+                os.kill(self.ppid, signal.SIGCHLD)
+
+    def init_process(self) -> None:
+        """Begin in the child; returns when the worker leaves."""
+        child.settle()
+        super().init_process()
+
+    def init_signals(self) -> None:
+        """Nothing yet: `run` takes the signals once there is something to finish."""
+
+    def load_wsgi(self) -> None:
+        """Load the model. What it raises is the end of this worker, with its traceback in the log."""
+        child.die_with(self.ppid, signal.SIGTERM)
+        begun = time.monotonic()
+        try:
+            self.front = self.app.serve()
+        except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
+            self._mourn(error)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+        self.wsgi = self.asgi = self.front.app
+        seconds = time.monotonic() - begun
+        self.log.info("%s loaded in %.2f s, %d MB resident", self.front.name, seconds, _resident() >> 20)
+        if self.app.settings.reload:
+            Watch(self._see_change, self.cfg.reload_extra_files or ()).start()
+
+    def run(self) -> None:
+        """Open the port and serve until told to leave."""
+        super().init_signals()
+        self._open()
+        self.serve()
+        self.finish()
+        self.front.close()
+
+    def serve(self) -> None:
+        """gunicorn's own loop, until the worker is told to leave."""
+        super().run()
+
+    def finish(self) -> None:
+        """Answer what is left when gunicorn's own loop has ended."""
+
+    def drain(self) -> bool:
+        """Say that this worker accepts no more; whether it is to take those who wait, as the last to come by."""
+        self.slot.unsay(balance.ACCEPTING)
+        return bool(self.slot.board.stopping)
+
+    def _open(self) -> None:
+        try:
+            listener.listen(self.sockets, self.cfg.backlog)
+        except listener.AddressError as error:
+            self.log.error("%s", error)
+            sys.exit(ADDRESS_TAKEN)
+        self.slot.board.summary = self.front.summary
+        service = balance.SERVICE if self.front.custom_service is not None else 0
+        self.slot.say(balance.LOADED | balance.ACCEPTING | service)
+        self.wake_arbiter()
+
+    def _mourn(self, error: BaseException) -> None:
+        if self.slot.board.is_first_failure():
+            self.log.error("the model cannot be loaded", exc_info=error)
+        else:
+            self.log.error("the model cannot be loaded here either: %s", error)
+
+    def _see_change(self, name: str) -> None:
+        self.log.info("%s has changed", name)
+        self.slot.changed()
+        self.wake_arbiter()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has resident."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
