@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from typing import Any, cast
 from prefork.compat import finder
 from prefork.errors import ModelLoadError
 from prefork.model.hooks import found, is_from_default, is_unimplemented
+from prefork.model.ownership import Ownership
 
 
 def find(path: str, model_dir: str = "") -> type[Any]:
@@ -79,6 +81,22 @@ def load(user_object: object) -> None:
     if inspect.iscoroutine(result):
         result.close()
         raise ModelLoadError("load() is asynchronous; make it a plain function: it runs before there is an event loop")
+
+
+@contextmanager
+def forgotten(owned: Ownership) -> Iterator[None]:
+    """Have the user's modules imported anew inside; when that fails they are the ones of before again."""
+    before = dict(owned.modules())
+    for name in before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    try:
+        yield
+    except BaseException:
+        for name, _ in owned.modules():
+            del sys.modules[name]
+        sys.modules.update(before)
+        raise
 
 
 def _split(path: str) -> tuple[str, str]:

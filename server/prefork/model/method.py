@@ -109,13 +109,23 @@ def _plain_call(name: str, hook: Hook) -> Call:
         )
     caller = signature.caller(hook)
     tensor = Kind.TENSOR
+    if signature.arguments(hook, 2, "meta").keyword:
+        return _call_with_meta(caller)
 
     def call(request: Payload) -> Any:
         if request.kind is tensor:  # the hot path, in one call less
             names = request.names
-            return caller(request.value, [] if names is None else names, request.meta)
+            return caller(request.value, [] if names is None else names, None)
         x, names = features(request)
-        return caller(x, names, request.meta)
+        return caller(x, names, None)
+
+    return call
+
+
+def _call_with_meta(caller: Callable[..., Any]) -> Call:
+    def call(request: Payload) -> Any:
+        x, names = features(request)
+        return caller(x, names, request.meta_for_model())
 
     return call
 

@@ -91,7 +91,7 @@ class Named:
         if self._frame is not None:
             taken[self._frame[0]] = self._framed(values)
         if self._meta:
-            taken["meta"] = request.meta
+            taken["meta"] = request.meta_for_model()
         return taken
 
     def _add(self, parameter: inspect.Parameter, annotation: Any) -> None:

@@ -1,0 +1,102 @@
+"""A request to try a model with before there is any: the class's own `example`, or one made from what it declares.
+
+example = np.array([[5.1, 3.5, 1.4, 0.2]])           an attribute, or a method without arguments that returns it
+example = {"sepal": [5.1], "petal": [1.4]}           inputs by name, for the named style; else a JSON value
+
+Without one, a tensor of zeros for each input that the signature or `init_metadata()` declares with its datatype and shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from prefork.model.hooks import found as hook_of
+from prefork.model.hooks import is_default
+from prefork.model.model import Model
+from prefork.model.signature import takes_nothing
+from prefork.payload import DATATYPES, Kind, Payload, TensorSpec
+
+Array = np.ndarray[Any, Any]
+
+_METHODS = ("predict", "transform_input", "transform_output")
+"""What can be tried with an array alone, the first that the class has."""
+
+
+def example(model: Model) -> tuple[Payload, str] | None:
+    """The request, and where it comes from as the log says it; None where nothing is declared.
+
+    What the user's `example()` or `init_metadata()` raises propagates.
+    """
+    method = next((name for name in _METHODS if hook_of(model.user_object, name) is not None), "")
+    request = _request(model) if method else None
+    if request is None:
+        return None
+    request[0].method = method
+    return request
+
+
+def _request(model: Model) -> tuple[Payload, str] | None:
+    given = _given(model.user_object)
+    if given is not None:
+        return _payload(given, named=model.spec.inputs is not None), "the class's example"
+    if model.spec.inputs is not None:
+        tensors = _zeros(model.spec.inputs)
+        return (Payload(Kind.TENSORS, tensors), "zeros for what its signature says") if tensors else None
+    tensors = _zeros(model.described.inputs or ())
+    return (_one(tensors), "zeros for what init_metadata() says") if tensors else None
+
+
+def _given(user_object: object) -> Any:
+    said = getattr(user_object, "example", None)
+    if not callable(said):
+        return said
+    return said() if takes_nothing(said) and not is_default(said) else None
+
+
+def _payload(given: Any, *, named: bool) -> Payload:
+    if named and isinstance(given, dict):
+        return Payload(Kind.TENSORS, {name: _array(value) for name, value in given.items()})
+    if isinstance(given, str):
+        return Payload(Kind.TEXT, given)
+    if isinstance(given, bytes):
+        return Payload(Kind.BYTES, given)
+    if isinstance(given, dict):
+        return Payload(Kind.JSON, given)
+    columns = getattr(given, "columns", None)
+    array = _array(given)
+    if array.dtype == object and not isinstance(given, np.ndarray) and columns is None:
+        return Payload(Kind.JSON, given)
+    return Payload(Kind.TENSOR, array, names=None if columns is None else [str(name) for name in columns])
+
+
+def _array(value: Any) -> Array:
+    """As numpy sees it; lists of unequal lengths, which it refuses, as objects."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.asarray(value, dtype=object)
+
+
+def _zeros(specs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """A tensor for each input that needs one; none at all where one of them does not say what it is."""
+    needed = [spec for spec in specs if not spec.optional]
+    if any(spec.datatype not in DATATYPES or spec.shape is None for spec in needed):
+        return {}
+    return {spec.name: _zero(spec) for spec in needed}
+
+
+def _zero(spec: TensorSpec) -> Array:
+    shape = tuple(max(1, size) for size in spec.shape or ())
+    if spec.datatype == "BYTES":
+        return np.full(shape, b"", dtype=object)
+    return np.zeros(shape, DATATYPES[spec.datatype])
+
+
+def _one(tensors: dict[str, Array]) -> Payload:
+    """Seldon's one X, where there is one; several stay apart and become its columns."""
+    if len(tensors) == 1:
+        return Payload(Kind.TENSOR, next(iter(tensors.values())))
+    return Payload(Kind.TENSORS, tensors)
