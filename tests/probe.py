@@ -74,7 +74,7 @@ class Wiring:
         return Probe()
 
     @staticmethod
-    def serve(model, settings):
+    def serve(model, settings, account):
         mark("loading")
         while (PLACE / "gate").exists():
             time.sleep(0.01)
@@ -84,6 +84,10 @@ class Wiring:
             raise RuntimeError("told to fail once")
         app = asgi(model) if settings.worker_class == "asgi" else wsgi(model)
         return Front(app, lambda: mark("closed"), "Probe", f"curl http://{settings.bind}/", model.custom_service)
+
+    @staticmethod
+    def try_out(_model, _settings, _begin):
+        return "nothing"
 
 
 def asgi(model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import random
 import selectors
 import socket
@@ -11,9 +12,9 @@ from contextlib import closing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watched import Watched, until
 
 from prefork.balance import ACCEPTING, LOADED, PATIENCE, Board, Gate
+from watched import Watched, until
 
 
 class Clock:
@@ -190,7 +191,7 @@ def close(clients, server):
 
 def half_closed(port):
     """The server's connections whose clients have closed their end (state CLOSE_WAIT, 08)."""
-    with open("/proc/net/tcp") as table:
+    with pathlib.Path("/proc/net/tcp").open() as table:
         lines = [line.split() for line in table][1:]
     return [line for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "08"]
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from prefork import flags
@@ -183,3 +184,25 @@ def test_kserves_arguments(tmp_path):
     for name in ("--predictor-host", "--predictor-use-ssl", "--enable-grpc", "--max-threads", "--access-log-format"):
         assert name in lines[0]
     assert "--model" not in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "value", "model"),
+    [
+        (["--preload-app", "Iris"], "true", "Iris"),
+        (["--preload", "force", "Iris"], "force", "Iris"),
+        (["Iris", "--preload_app=force"], "force", "Iris"),
+        (["--no-preload", "Iris"], "false", "Iris"),
+        (["--preload-app", "false", "Iris"], "false", "Iris"),
+        (["Iris", "--preload-app"], "true", "Iris"),
+        (["--", "--preload-app"], None, "--preload-app"),
+        ([], None, None),
+    ],
+)
+def test_a_switch_may_have_a_word(args, value, model):
+    """`--preload-app` alone is true; a boolean or `force` behind it is its value, anything else is not."""
+    seen: dict[str, Any] = {}
+    params = [click.Argument(["model"], required=False), *flags.of_settings()]
+    command = flags.Command("serve", callback=lambda **given: seen.update(given), params=params)
+    command.main(args, standalone_mode=False)
+    assert (seen["preload_app"], seen["model"]) == (value, model)

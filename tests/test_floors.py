@@ -38,9 +38,9 @@ def test_the_package_is_found():
 
 
 def test_only_settings_knows_the_environment():
-    """Only settings.py touches the environment for Prefork, and compat/env_utils.py when a user's class asks it to."""
+    """Only settings/loading.py touches the environment for Prefork, and compat/env_utils.py when a user's class asks it to."""
     found = {str(module.relative_to(PACKAGE)) for module in MODULES if names_of_the_environment(parsed(module))}
-    assert found == {"settings/settings.py", "compat/env_utils.py"}
+    assert found == {"settings/loading.py", "compat/env_utils.py"}
 
 
 def test_nothing_runs_text_as_code():

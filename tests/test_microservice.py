@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
+from prefork import microservice as microservice_command
+from prefork import settings
 from running import SOURCE, Running, free_port
 
 COMMAND = [sys.executable, "-c", "from prefork.microservice import main; main()"]
@@ -27,7 +31,7 @@ class Model:
 EVERY_FLAG = (
     "--service-type MODEL --persistence 0 --parameters [] --log-level INFO --debug false --tracing 0 --workers 1 --threads 1 "
     "--max-requests 0 --max-requests-jitter 0 --keepalive 2 --single-threaded 0 --http-port {port} --grpc-port 5000 "
-    "--metrics-port 6000 --access-log false --grpc-threads 1 --grpc-workers 0"
+    "--metrics-port {metrics} --access-log false --grpc-threads 1 --grpc-workers 0"
 )
 """Every flag of Seldon's but --pidfile, whose value is a path."""
 
@@ -40,12 +44,15 @@ def microservice(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
 @contextmanager
 def started(folder: Path, *args: str, **env: str) -> Iterator[Running]:
     (folder / "Model.py").write_text(MODEL)
-    port, log = free_port(), folder / "server.log"
-    command = [*COMMAND, *(arg.format(port=port) for arg in args)]
-    full = {**ENV, "PREFORK_HOST": "127.0.0.1", **{name: value.format(port=port) for name, value in env.items()}}
+    port, metrics, log = free_port(), free_port(), folder / "server.log"
+    command = [*COMMAND, *(arg.format(port=port, metrics=metrics) for arg in args)]
+    env = {"PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "0", **env}  # 6000 may be taken
+    said = {name: value.format(port=port, metrics=metrics) for name, value in env.items()}
+    full = {**ENV, "PREFORK_HOST": "127.0.0.1", **said}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=full, stdout=out, stderr=out)
     running = Running(process, port, log)
+    running.metrics = f"http://127.0.0.1:{metrics}"
     try:
         running.wait_ready()
         yield running
@@ -87,24 +94,26 @@ def test_every_flag_of_seldons_is_taken(tmp_path):
     args = ("Model", *EVERY_FLAG.split(), "--pidfile", str(tmp_path / "pid"))
     with started(tmp_path, *args) as running:
         assert predicted(running)["depth"] == 0
+        assert httpx.get(f"{running.metrics}/metrics").status_code == 200
         assert (tmp_path / "pid").read_text().strip() == str(running.process.pid)
     lines = [line for line in running.log.splitlines() if "not used" in line]
     assert len(lines) == 1
-    assert "--grpc-port, --grpc-threads, --grpc-workers, --metrics-port" in lines[0]
+    assert "--grpc-port, --grpc-threads, --grpc-workers" in lines[0]
     assert not any(name in lines[0] for name in ("debug", "tracing", "persistence"))
 
 
 def test_the_operators_variables(tmp_path):
-    """What Seldon's operator puts into the environment is enough: the port, the parameters and the name of the unit."""
+    """What Seldon's operator puts into the environment is enough: the ports, the parameters and the names of the unit."""
     env = {
         "PREDICTIVE_UNIT_SERVICE_PORT": "1",
         "PREDICTIVE_UNIT_HTTP_SERVICE_PORT": "{port}",
         "PREDICTIVE_UNIT_GRPC_SERVICE_PORT": "9500",
-        "PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "6000",
+        "PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "{metrics}",
         "PREDICTIVE_UNIT_METRICS_ENDPOINT": "/prometheus",
         "PREDICTIVE_UNIT_ID": "unit",
         "PREDICTIVE_UNIT_IMAGE": "image:1",
         "PREDICTOR_ID": "default",
+        "PREDICTOR_LABELS": '{{"version": "v2"}}',
         "SELDON_DEPLOYMENT_ID": "dep",
         "SELDON_EXECUTOR_ENABLED": "true",
         "GRPC_WORKERS": "0",
@@ -115,8 +124,30 @@ def test_the_operators_variables(tmp_path):
         running.client() as client,
     ):
         answer = client.post("/predict", json={"data": {"ndarray": [[1]]}}).json()
+        client.post("/send-feedback", json={"reward": 0.5})
+        page = httpx.get(f"{running.metrics}/prometheus").text
     assert answer["jsonData"]["depth"] == 3
     assert answer["meta"]["requestPath"] == {"unit": "image:1"}
+    (line,) = [line for line in page.splitlines() if line.startswith("seldon_api_model_feedback_reward_total{")]
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+    assert line.endswith(" 0.5")
+    assert labels == {
+        "deployment_name": "dep",
+        "image_name": "image",
+        "image_version": "1",
+        "method": "feedback",
+        "model_image": "image",
+        "model_name": "unit",
+        "model_version": "1",
+        "predictor_name": "default",
+        "predictor_version": "v2",
+        "seldon_deployment_name": "dep",
+    }
+
+
+def test_the_metrics_are_on_port_6000():
+    """Where nothing is said, the metrics have the port that Seldon's have."""
+    assert settings.load({"model": "Model"}, {}, defaults=microservice_command._DEFAULTS).metrics_port == 6000
 
 
 def test_one_worker_is_the_default(tmp_path):

@@ -181,17 +181,32 @@ def test_a_predict_that_cannot_be_called_stops_the_start(hook: Any):
 
 
 def test_meta_is_the_requests_own_object():
-    """The model gets the request's own meta, so that what it writes there is seen; None where there is none."""
+    """What the model writes into the meta is seen; where the request has none, it is false."""
 
     def predict(self, X, names, meta=None):
-        if meta is not None:
-            meta["tags"] = {"seen": 1}
-        return [[meta is None]]
+        had = bool(meta)
+        meta["tags"] = {"seen": 1}
+        return [[had]]
 
-    request = matrix(meta={})
-    assert answered(with_hooks(predict=predict), request).value.tolist() == [[False]]
-    assert request.meta == {"tags": {"seen": 1}}
-    assert answered(with_hooks(predict=predict)).value.tolist() == [[True]]
+    for meta, had in (({"puid": "1"}, True), ({}, False), (None, False)):
+        request = matrix(meta=meta)
+        assert answered(with_hooks(predict=predict), request).value.tolist() == [[had]]
+        assert dict(request.meta) == {**(meta or {}), "tags": {"seen": 1}}
+
+
+def test_a_model_can_ask_whether_anybody_waits():
+    """`meta["cancelled"]()` tells whether nobody waits for the answer any more, and is no item of meta."""
+
+    def predict(self, X, names, meta=None):
+        return [[meta["cancelled"](), "cancelled" in meta, len(meta)]]
+
+    for meta in ({"puid": "1"}, None):
+        for cancelled in (lambda: True, lambda: False):
+            request = matrix(meta=meta)
+            request.cancelled = cancelled
+            assert answered(with_hooks(predict=predict), request).value.tolist() == [
+                [cancelled(), False, len(meta or ())]
+            ]
 
 
 @pytest.mark.parametrize(

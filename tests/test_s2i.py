@@ -265,6 +265,7 @@ def test_run_serves(image, service_type, tmp_path):
         "SERVICE_TYPE": service_type,
         "PERSISTENCE": "0",
         "PORT": str(port),
+        "PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "0",
         "PREFORK_HOST": "127.0.0.1",
     }
     with log.open("wb") as out:

@@ -360,6 +360,35 @@ def test_the_thread_budget_goes_into_the_environment():
     assert (environ["OMP_NUM_THREADS"], environ["MKL_NUM_THREADS"]) == ("1", "7")
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"), [("force", "force"), ("FORCE", "force"), ("true", True), (True, True), ("off", False)]
+)
+def test_preload_app_is_a_boolean_or_force(load, said, expected):
+    """`force` stands beside the booleans, from every source."""
+    assert load({"preload_app": said}).preload_app == expected
+    assert load({}, {"GUNICORN_PRELOAD_APP": str(said)}).preload_app == expected
+    assert load({}, {}, yaml=f"preload_app: {said}").preload_app == expected
+    assert line_of(load, {"preload_app": "perhaps"}).endswith("true, false or force is needed")
+
+
+def test_the_threads_of_one_worker(monkeypatch):
+    """OMP_NUM_THREADS if it says a number, else the CPUs over the workers, and at least one."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    assert settings.thread_share(settings.Settings(workers=2)) == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert settings.thread_share(settings.Settings(workers=1000)) == 1
+
+
+def test_variables_for_a_while(monkeypatch):
+    """They are set inside and as before behind it, whether there was one or not."""
+    monkeypatch.setenv("PREFORK_ONE", "1")
+    monkeypatch.delenv("PREFORK_TWO", raising=False)
+    with settings.variables({"PREFORK_ONE": "2", "PREFORK_TWO": "2"}):
+        assert (os.environ["PREFORK_ONE"], os.environ["PREFORK_TWO"]) == ("2", "2")
+    assert os.environ["PREFORK_ONE"] == "1"
+    assert "PREFORK_TWO" not in os.environ
+
+
 def test_the_table_in_the_documentation_is_current():
     """docs/settings.md has the table that the code gives; `python -m prefork.settings` prints it anew."""
     text = (ROOT / "docs/settings.md").read_text()

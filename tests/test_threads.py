@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from prefork.http import Response
-from prefork.threads import ModelThreads
+from prefork.threads import Job, ModelThreads
 
 
 def run(coroutine):
@@ -29,7 +29,7 @@ def test_one_thread_never_runs_two_jobs_at_once():
 
     async def main():
         threads = ModelThreads(1)
-        await asyncio.gather(*(threads.run(job) for _ in range(50)))
+        await asyncio.gather(*(threads.run(Job(job)) for _ in range(50)))
         threads.close()
 
     run(main())
@@ -46,7 +46,7 @@ def test_threads_run_side_by_side():
 
     async def main():
         threads = ModelThreads(4)
-        answers = await asyncio.gather(*(threads.run(job) for _ in range(4)))
+        answers = await asyncio.gather(*(threads.run(Job(job)) for _ in range(4)))
         threads.close()
         return answers
 
@@ -63,7 +63,7 @@ def test_loop_goes_on_while_the_model_computes():
 
     async def main():
         threads = ModelThreads(1)
-        waiting = threads.run(job)
+        waiting = threads.run(Job(job))
         await asyncio.sleep(0)
         assert not waiting.done()
         release.set()
@@ -89,11 +89,16 @@ def test_cancelled_job_in_the_queue_is_never_run():
 
     async def main():
         threads = ModelThreads(1)
-        one, two = threads.run(first), threads.run(second)
-        two.cancel()
+        left = Job(second)
+        one, two = threads.run(Job(first)), threads.run(left)
+        assert threads.waiting == 1
+        threads.abandon(left)
+        assert not left.was_begun
+        assert threads.waiting == 0
+        assert await two is None
         release.set()
         await one
-        await threads.run(Response)
+        await threads.run(Job(Response))
         threads.close()
 
     run(main())
@@ -120,7 +125,7 @@ def test_stream_is_driven_by_the_thread_that_began_it():
 
     async def main():
         threads = ModelThreads(3)
-        response = await threads.run(job)
+        response = await threads.run(Job(job))
         got = [part async for part in response.stream]
         threads.close()
         return got
@@ -139,7 +144,7 @@ def test_slow_reader_holds_the_model_back():
 
     async def main():
         threads = ModelThreads(1)
-        response = await threads.run(stream_of(parts()))
+        response = await threads.run(Job(stream_of(parts())))
         await anext(response.stream)
         ahead = len(made)
         await response.stream.aclose()
@@ -163,11 +168,11 @@ def test_closing_a_stream_closes_the_generator(read: int):
 
     async def main():
         threads = ModelThreads(1)
-        response = await threads.run(stream_of(parts()))
+        response = await threads.run(Job(stream_of(parts())))
         for _ in range(read):
             await anext(response.stream)
         await response.stream.aclose()
-        again = await threads.run(lambda: Response(b"free"))
+        again = await threads.run(Job(lambda: Response(b"free")))
         threads.close()
         return again
 

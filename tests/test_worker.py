@@ -7,6 +7,7 @@ import os
 from contextlib import closing
 
 import pytest
+
 from watched import Watched, until
 
 CLASSES = ("asgi", "sync", "gthread", "gevent")

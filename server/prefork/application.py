@@ -7,16 +7,21 @@ first happens in the master and the second in each worker, otherwise both in the
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
 from prefork import openapi
 from prefork.asgi import AsgiFront
+from prefork.crew import Crew
 from prefork.endpoints import Site
 from prefork.errors import PreforkError
 from prefork.instance import LocalInstance
+from prefork.metrics import Account, Ledger, Meter
 from prefork.model import Model, loader
+from prefork.model.example import example
+from prefork.payload import Payload
 from prefork.protocols.seldon import Context
 from prefork.service import Service
 from prefork.settings import Settings
@@ -26,7 +31,7 @@ class Front(msgspec.Struct):
     """A front in its worker.
 
     app: the ASGI or WSGI callable; close: unloads the model; name: the model's; summary: a curl line to try it with;
-    custom_service: the user's own blocking service, for a process of its own.
+    custom_service: the user's own blocking service, for a process of its own. attach: tells it of the workers around it.
     """
 
     app: Callable[..., Any]
@@ -34,6 +39,7 @@ class Front(msgspec.Struct):
     name: str
     summary: str
     custom_service: Callable[[], None] | None
+    attach: Callable[[Crew], None] = lambda _crew: None
 
 
 def construct(settings: Settings) -> Model:
@@ -55,18 +61,44 @@ def wrap(user_object: object, settings: Settings) -> Model:
     )
 
 
-def serve(model: Model, settings: Settings) -> Front:
-    """Load the model, exactly once, and put the settings' front before it. Whatever `load()` raises propagates."""
-    model.load()
+def serve(model: Model, settings: Settings, account: Account | None = None) -> Front:
+    """Load the model, exactly once, and put the settings' front before it. Whatever `load()` raises propagates.
+
+    account: where this process counts; one of its own where there is no arbiter.
+    """
+    meter = Meter(account or Ledger(1).take(), settings, model.spec.name, model.spec.version)
+    with meter.loading():
+        model.load()
     instance = LocalInstance(model)
-    service = Service(Site(instance, settings, _context(settings), _metadata(model), model.described))
+    service = Service(Site(instance, settings, _context(settings), _metadata(model), model.described, meter))
     app, close_front = _front(service, model, settings)
 
     def close() -> None:
         close_front()
         instance.close()
+        meter.close()
 
-    return Front(app, close, model.spec.name, openapi.curl(model.spec, url(settings)), model.custom_service)
+    def attach(crew: Crew) -> None:
+        service.site.crew = crew
+
+    return Front(app, close, model.spec.name, openapi.curl(model.spec, url(settings)), model.custom_service, attach)
+
+
+def try_out(
+    model: Model, settings: Settings, begin: Callable[[str], None], settled: Callable[[], None] = lambda: None
+) -> str:
+    """Load the model, predict on its example as a worker would, and unload it; what was done, in words.
+
+    begin: told `load()` and `predict`, in the thread that does it; settled: called before the model is closed.
+    """
+    begin("load()")
+    model.load()
+    asked = example(model)
+    if asked is not None:
+        _as_served(lambda: _predict(model, asked[0], begin), settings)
+    settled()
+    model.close()
+    return f"predict with {asked[1]}" if asked else "load() only: the class has no `example`"
 
 
 def url(settings: Settings) -> str:
@@ -76,6 +108,21 @@ def url(settings: Settings) -> str:
         return bind
     host, _, port = bind.rpartition(":")
     return f"http://{host if host not in ('', '0.0.0.0', '[::]') else '127.0.0.1'}:{port}"  # noqa: S104 - compared, not bound
+
+
+def _predict(model: Model, request: Payload, begin: Callable[[str], None]) -> None:
+    begin("predict")
+    for _ in model.stream(request):
+        pass
+
+
+def _as_served(call: Callable[[], None], settings: Settings) -> None:
+    """Call it in a thread where a worker would: what hangs may depend on it."""
+    if settings.threads and settings.worker_class in {"asgi", "gthread"}:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(call).result()
+    else:
+        call()
 
 
 def _context(settings: Settings) -> Context:

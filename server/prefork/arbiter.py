@@ -18,9 +18,10 @@ from gunicorn import sock
 from gunicorn.errors import HaltServer
 
 import prefork
-from prefork import application, balance, child, gunicorn_app, roster
+from prefork import application, balance, child, ending, gunicorn_app, listener, metrics, roster
 from prefork.backoff import Backoff
-from prefork.errors import ModelLoadError, StartupError
+from prefork.errors import ModelLoadError, PreloadRefused, StartupError
+from prefork.metrics import families
 from prefork.service_process import ServiceProcess
 from prefork.settings import Settings
 from prefork.worker import ADDRESS_TAKEN
@@ -34,7 +35,17 @@ _MARGIN = 1.0
 _STEADY = 10.0
 """Seconds after which the death of a worker is no sign that its replacement will die as well."""
 
+_IMPATIENT = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
+"""Signals that end a wait for what is in flight: whoever sends a second one has no time."""
+
 _CODE = {"HUP", "its code has changed"}
+_WORDS = {
+    "HUP": "hup",
+    "its code has changed": "code",
+    "there is one too many": "surplus",
+    "a model thread is stuck": "stuck",
+}
+"""What metrics call the reasons that a person reads otherwise."""
 
 
 def run(settings: Settings, wiring: gunicorn_app.Wiring = application) -> int:
@@ -52,12 +63,8 @@ def run(settings: Settings, wiring: gunicorn_app.Wiring = application) -> int:
     except SystemExit as leaving:
         if os.getpid() != here:
             raise
-        return leaving.code & 0xFF if isinstance(leaving.code, int) else 0
+        return ending.ended(leaving.code & 0xFF if isinstance(leaving.code, int) else 0)
     return 0
-
-
-class _Stopped(BaseException):
-    """A signal to stop came while the model was under construction."""
 
 
 class Arbiter(gunicorn.arbiter.Arbiter):
@@ -72,6 +79,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self._is_ready = False
         self._is_starting = True
         self._is_stopping = False
+        self._failed = 0.0
         super().__init__(app)
         self.WORKERS = {}
         self.START_CTX["args"] = [
@@ -79,6 +87,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             *sys.orig_argv[1:],
         ]  # sys.argv would make `-m prefork` a path in itself
         self._service = ServiceProcess(self._serve_custom, self.log)
+        self._scraped = ServiceProcess(self._serve_metrics, self.log, name="the metrics' port")
 
     def start(self) -> None:
         """Bind, and build the model if it is to be built here. Raises AddressError."""
@@ -94,6 +103,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             self.log.warning("%s", note)
         try:
             super().start()
+            self._open_metrics()
         except StartupError:
             if self.pidfile is not None:
                 self.pidfile.unlink()
@@ -112,6 +122,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):
     def manage_workers(self) -> None:
         """Fork who is missing and tell those to go who are to go."""
         self._read_board()
+        if self.app.settings.metrics_port:
+            self._scraped.keep()
         missing, leaving = roster.plan(self.WORKERS.values(), self.num_workers)
         for worker in leaving:
             self._retire(worker)
@@ -120,6 +132,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
                 self.spawn_worker()
         now = time.monotonic()
         for worker in list(self.WORKERS.values()):
+            worker.slot.condemn(worker.due or worker.leaving, leaving=bool(worker.leaving))
             if worker.leaving and now > worker.deadline:
                 self.kill_worker(worker.pid, signal.SIGKILL)
 
@@ -133,6 +146,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self._stats["reloads"] += 1
         self.log.reopen_files()
         self.cfg.on_reload(self)
+        if self.app.settings.preload_app and not self._rebuild():
+            return
         for worker in self.WORKERS.values():
             worker.due = worker.due or "HUP"
         if self._service.pid:
@@ -155,14 +170,19 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             self.log.info("stopping%s", "" if graceful else " at once")
         self._is_stopping = True
         if graceful:
+            graceful = self._drain()
             self.app.board.stop()
-        keep_path = self.reexec_pid or self.master_pid or self.systemd or self.cfg.reuse_port
+        others_have_it = self.reexec_pid or self.master_pid or self.systemd
+        if not others_have_it:
+            listener.shut_out(self.LISTENERS)
+        keep_path = others_have_it or self.cfg.reuse_port
         sock.close_sockets(self.LISTENERS, not keep_path)
         self.LISTENERS = []
         self._tell_all(signal.SIGTERM if graceful else signal.SIGQUIT)
         self._wait(self.app.settings.graceful_timeout + _MARGIN if graceful else _QUICK)
         self.kill_workers(signal.SIGKILL)
         self._service.stop(signal.SIGKILL)
+        self._scraped.stop(signal.SIGKILL)
         self._wait(_QUICK)
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
@@ -178,23 +198,53 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         sys.exit(exit_status)
 
     def _preload(self) -> None:
-        def interrupt(*_: Any) -> None:
-            raise _Stopped
-
-        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            signal.signal(each, interrupt)
         try:
-            self.app.preload()
-        except _Stopped:
+            with ending.interruptible(self.init_signals):
+                self.app.preload()
+        except ending.Stopped:
             self.halt()
+        except PreloadRefused as refused:
+            self.halt(str(refused), refused.exit_code)
         except BaseException as error:
             self.log.error("the model cannot be built", exc_info=error)
             self.halt("nothing can be served", ModelLoadError.exit_code)
-        self.init_signals()
+
+    def _rebuild(self) -> bool:
+        """Build the class anew, for the workers to come; whether that was possible. Nothing else is done meanwhile."""
+        try:
+            with ending.interruptible(self.init_signals):
+                self.app.rebuild()
+        except ending.Stopped as stopped:
+            self.SIG_QUEUE.put_nowait(stopped.number)
+            return False
+        except BaseException as error:
+            trace = None if isinstance(error, PreloadRefused) else error
+            self.log.error("the reload is given up: the workers of before go on: %s", error, exc_info=trace)
+            return False
+        return True
+
+    def _open_metrics(self) -> None:
+        if not self.app.settings.metrics_port or self.master_pid:
+            return  # an arbiter that replaces another one waits until that has given the port up
+        try:
+            self.app.metrics_port.open()
+        except StartupError:
+            sock.close_sockets(self.LISTENERS)
+            raise
+        self._scraped.keep()
+
+    def _serve_metrics(self) -> None:
+        for each in self.LISTENERS:
+            each.close()
+        try:
+            self.app.metrics_port.serve()
+        except StartupError as error:
+            self.log.warning("%s", error)
+            sys.exit(error.exit_code)
 
     def _serve_custom(self) -> None:
-        for listener in self.LISTENERS:
-            listener.close()
+        for each in self.LISTENERS:
+            each.close()
         self.app.serve_custom()
 
     def _read_board(self) -> None:
@@ -205,17 +255,25 @@ class Arbiter(gunicorn.arbiter.Arbiter):
                 worker.due = "its code has changed"
             if worker.slot.has(balance.SPENT) and not worker.due:
                 worker.due = "max_requests"
+            if worker.slot.has(balance.STUCK) and not worker.due:
+                worker.due = "a model thread is stuck"
             if worker.slot.has(balance.SERVICE):
                 self._service.keep()
         loaded = [worker.slot.has(balance.LOADED) for worker in workers]
+        if self._failed and any(
+            is_in and each.spawned > self._failed for is_in, each in zip(loaded, workers, strict=True)
+        ):
+            self._failed, self.app.board.trouble = 0.0, ""
         if any(loaded) and not self._is_ready:
             self._is_ready = True
-            self.log.info("ready at %s\n%s", ", ".join(map(str, self.LISTENERS)), self.app.board.summary)
+            where = ", ".join(map(str, self.LISTENERS)) or self.app.settings.bind
+            self.log.info("ready at %s\n%s", where, self.app.board.summary)
         if self._is_starting and len(loaded) >= self.num_workers and all(loaded):
             self._is_starting = False
 
     def _retire(self, worker: Any) -> None:
         worker.leaving = worker.due or "there is one too many"
+        metrics.count(self.app.ledger.root, families.RECYCLES, _WORDS.get(worker.leaving, worker.leaving))
         worker.deadline = time.monotonic() + self.app.settings.graceful_timeout + _MARGIN
         self.log.info("worker %d leaves: %s", worker.pid, worker.leaving)
         self.kill_worker(worker.pid, signal.SIGTERM)
@@ -225,16 +283,19 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             self.reexec_pid = 0
         if pid == self.dirty_arbiter_pid:
             self.handle_dirty_arbiter_exit(pid, status)
-        if self._service.bury(pid, status) or pid not in self.WORKERS:
+        if self._service.bury(pid, status) or self._scraped.bury(pid, status) or pid not in self.WORKERS:
             return  # as process 1 we also reap children that are nobody's
         worker = self.WORKERS.pop(pid)
         had_loaded = worker.slot.has(balance.LOADED)
         worker.slot.free()
+        worker.account.free()
         worker.tmp.close()
         self.cfg.child_exit(self, worker)
         if self._is_stopping or worker.leaving:
             self.log.debug("worker %d has left", pid)
-        elif had_loaded:
+            return
+        metrics.count(self.app.ledger.root, families.DEATHS, _cause(status))
+        if had_loaded:
             self._miss(worker, status)
         else:
             self._mourn(worker, status)
@@ -255,27 +316,52 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self.app.board.forget_failure()
         delay = self._backoff.fail()
         self.log.error("%s; the next try is in %.1f s", how, delay)
+        self.app.board.trouble = how
+        self._failed = time.monotonic()
         reloading = [each for each in self.WORKERS.values() if each.due in _CODE and not each.leaving]
         for each in reloading:
             each.due = ""
         if reloading:
             self.log.error("the reload is given up: the workers of before go on")
 
+    def _drain(self) -> bool:
+        """Let the workers say that they are not ready, and answer, for `drain_grace`; whether nobody was impatient."""
+        self.app.board.drain()
+        deadline = time.monotonic() + self.app.settings.drain_grace
+        while self._some_have_loaded() and (left := deadline - time.monotonic()) > 0:
+            if _IMPATIENT & set(self.wait_for_signals(timeout=left)):
+                return False
+            self.reap_workers()
+        return True
+
+    def _some_have_loaded(self) -> bool:
+        return any(worker.slot.has(balance.LOADED) for worker in self.WORKERS.values())
+
     def _tell_all(self, how: signal.Signals) -> None:
         for worker in list(self.WORKERS.values()):
             # One that loads has nothing to finish: TERM ends it at once, where QUIT would dump core.
             self.kill_worker(worker.pid, how if worker.slot.has(balance.LOADED) else signal.SIGTERM)
         self._service.stop()
+        self.kill_dirty_arbiter(how)
 
     def _wait(self, seconds: float) -> None:
-        """Wait until every child has ended, for at most so long; INT and QUIT shorten the wait."""
+        """Wait until every child has ended, for at most so long; another signal to stop shortens the wait."""
         deadline = time.monotonic() + seconds
         self.reap_workers()
-        while (self.WORKERS or self._service.pid) and (left := deadline - time.monotonic()) > 0:
-            if {signal.SIGINT, signal.SIGQUIT} & set(self.wait_for_signals(timeout=left)):
+        while (self.WORKERS or self._service.pid or self._scraped.is_ending or self.dirty_arbiter_pid) and (
+            left := deadline - time.monotonic()
+        ) > 0:
+            if _IMPATIENT & set(self.wait_for_signals(timeout=left)):
                 self._tell_all(signal.SIGQUIT)
                 deadline = min(deadline, time.monotonic() + _QUICK)
             self.reap_workers()
+
+
+def _cause(status: int) -> str:
+    if not os.WIFSIGNALED(status):
+        return "exit"
+    number = os.WTERMSIG(status)
+    return signal.Signals(number).name if number in set(signal.Signals) else "signal"
 
 
 def _fate(status: int) -> str:

@@ -1,20 +1,29 @@
 """The ASGI front: the default, and the hot path.
 
-It reads the body, bounded; runs the service inline, on the loop or on the model threads, whichever the request and
+It reads the body, bounded in size and in time; runs the service inline, on the loop or on the model threads, whichever the request and
 the model ask for; and sends the response without joining what is large.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from prefork.errors import PayloadTooLarge
+from prefork import deadlines
+from prefork.errors import BadRequest, PayloadTooLarge, PreforkError, RequestTooSlow
 from prefork.http import Buffer, Request, Response
-from prefork.service import Service
-from prefork.threads import ModelThreads
+from prefork.metrics import clock
+from prefork.patience import Client, Patience, Receiving
+from prefork.protocols import timeouts
+from prefork.service import Service, last_event
+from prefork.threads import Job, ModelThreads, Parts
+
+log = logging.getLogger("prefork")
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -24,8 +33,14 @@ _JOIN = 65_536
 """Buffers up to this many bytes in all are joined: one copy is cheaper than one more write to the socket."""
 
 
-class ClientGone(Exception):
-    """The client hung up before its request was whole."""
+_SLOWEST = 1024
+"""Bytes a second that a body has to come at in the long run, once `read_timeout` is over."""
+
+_QUIET = 10.0
+"""Seconds between two lines in the log about a full queue."""
+
+CLIENT = "prefork.client"
+"""The key in the scope under which a worker passes the connection's Client."""
 
 
 class AsgiFront:
@@ -33,14 +48,26 @@ class AsgiFront:
 
     def __init__(self, service: Service, threads: int) -> None:
         self._service = service
-        self._threads = ModelThreads(threads) if threads else None
+        settings = service.site.settings
+        self._threads = ModelThreads(threads, settings.timeout, self._report_stuck) if threads else None
         self._async = service.instance.is_async
-        self._limit = service.site.settings.max_body_size
+        self._meter = service.site.meter
+        self._limit = settings.max_body_size
+        self._seconds = settings.request_timeout
+        self._max_queue = settings.max_queue
+        self._told_full = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's worth of ASGI: a request, or the lifespan."""
         if scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            request = Request(scope["method"], scope["path"], scope["query_string"], _headers(scope), ())
+            self._meter.enter()
+            try:
+                await self._serve(request, scope, receive, send)
+            finally:
+                self._meter.leave(request)
+                if self._threads is not None:
+                    self._meter.waiting(self._threads.waiting)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -51,53 +78,141 @@ class AsgiFront:
         if self._threads is not None:
             self._threads.close()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
-        request = Request(scope["method"], scope["path"], scope["query_string"], _headers(scope), ())
         try:
             if message["type"] != "http.request":
-                return
+                raise self._too_slow()
             if message.get("more_body") or len(message["body"]) > self._limit:
                 request.chunks = await self._read(request, message, receive)
             else:
                 request.body = message["body"]
-        except ClientGone:
-            return
-        except PayloadTooLarge as error:
+        except (PayloadTooLarge, RequestTooSlow) as error:
+            request.status = error.status
             await _send(self._service.refuse(request, error), send)
             return
-        response = await self._respond(request)
+        request.times.append(clock())
+        client = scope.get(CLIENT) or Receiving(receive)
+        response = await self._respond(request, client)
+        if response is None:
+            return
+        request.status = response.status
         if response.stream is None:
             await _send(response, send)
         else:
-            await _stream(response, receive, send)
+            await _stream(request, response, client, send)
 
     async def _read(self, request: Request, message: dict[str, Any], receive: Receive) -> list[bytes]:
         limit = self._limit
         if int(request.header(b"content-length") or 0) > limit:
             raise _too_large(limit)
+        seconds = self._service.site.settings.read_timeout or math.inf
+        begun = time.monotonic()
         chunks: list[bytes] = []
         size = 0
         while True:
             if message["type"] != "http.request":
-                raise ClientGone
+                raise self._too_slow()
             chunks.append(message["body"])
             size += len(message["body"])
             if size > limit:
                 raise _too_large(limit)
             if not message.get("more_body"):
                 return chunks
+            if time.monotonic() - begun > seconds + size / _SLOWEST:
+                raise self._too_slow()
             message = await receive()
 
-    async def _respond(self, request: Request) -> Response:
+    def _too_slow(self) -> RequestTooSlow:
+        error = RequestTooSlow(
+            f"the body did not come whole in {self._service.site.settings.read_timeout:g} s (read_timeout)"
+        )
+        error.headers = (("Connection", "close"),)
+        return error
+
+    async def _respond(self, request: Request, client: Client) -> Response | None:
+        """The response, or None where the client has gone meanwhile."""
         service = self._service
         if not service.calls_model(request):
+            if request.route is not None and request.route.off_loop:
+                return await asyncio.to_thread(service.answer, request)
             return service.answer(request)
+        if self._seconds or deadlines.HEADER in request.headers:
+            try:
+                request.arrived = time.monotonic()
+                deadlines.begin(request, self._seconds)
+            except BadRequest as error:
+                return service.refuse(request, error)
         if self._async:
-            return await service.answer_async(request)
+            return await self._on_loop(request, client)
         if self._threads is None:
             return service.answer(request)
-        return await self._threads.run(lambda: service.answer(request))
+        return await self._on_thread(request, client, self._threads)
+
+    async def _on_loop(self, request: Request, client: Client) -> Response | None:
+        patience = Patience(client, request.deadline)
+        request.lower, request.cancelled = patience.lower, patience.is_over
+        response: Response | None = None
+        try:
+            response = await self._service.answer_async(request)
+        except asyncio.CancelledError:
+            if not patience.caught():
+                raise
+        finally:
+            patience.stop()
+        if patience.is_late:
+            return self._tell(request, deadlines.late(request))
+        return None if patience.is_gone else response
+
+    async def _on_thread(self, request: Request, client: Client, threads: ModelThreads) -> Response | None:
+        service = self._service
+        job = Job(partial(service.answer, request))
+        request.arrived = request.arrived or time.monotonic()
+        request.cancelled, request.lower = job.cancelled, job.lower
+        waiting = threads.waiting
+        if waiting >= 0:
+            if self._max_queue and waiting >= self._max_queue:
+                return self._refuse_full(request, waiting)
+            if request.route is not None and request.route.protocol == "v2":
+                self._glimpse(request)
+        future = threads.run(job)
+        self._meter.waiting(threads.waiting)
+        if request.deadline != math.inf:
+            threads.limit(job, request.deadline)
+        client.hung_up = job.abandon
+        try:
+            response = await future
+        except asyncio.CancelledError:
+            threads.abandon(job)
+            raise
+        finally:
+            client.hung_up = None
+            if job.timer is not None:
+                job.timer.cancel()
+        if response is None and not client.is_gone:
+            late = deadlines.late if job.was_begun else deadlines.late_in_queue
+            return self._tell(request, late(request))
+        return response
+
+    def _glimpse(self, request: Request) -> None:
+        """Keep to a V2 request's own `timeout` before it is decoded: that will be its thread's business."""
+        timeout = timeouts.glimpse(request, self._service.instance.spec)
+        if timeout is not None:
+            request.deadline = min(request.deadline, request.arrived + timeout)
+
+    def _tell(self, request: Request, error: PreforkError) -> Response:
+        log.warning("%s %s: %d %s", request.method, request.path, error.status, error)
+        return self._service.refuse(request, error)
+
+    def _refuse_full(self, request: Request, waiting: int) -> Response:
+        now = time.monotonic()
+        if now - self._told_full > _QUIET:
+            log.warning("requests are refused with 503: %d wait for the model (max_queue)", waiting)
+            self._told_full = now
+        return self._service.refuse(request, deadlines.full(waiting))
+
+    def _report_stuck(self) -> None:
+        self._service.site.crew.report_stuck()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -146,44 +261,33 @@ async def _send(response: Response, send: Send) -> None:
     await send({"type": "http.response.body", "body": parts[-1]})
 
 
-async def _stream(response: Response, receive: Receive, send: Send) -> None:
-    """Send the parts as they come; a client that hangs up closes the stream, and with it the user's generator."""
+async def _stream(request: Request, response: Response, client: Client, send: Send) -> None:
+    """Send the parts as they come. A client that hangs up, or the deadline, closes the stream, and with it the user's generator."""
     stream = response.stream
     assert stream is not None
-    watch = _Watch(receive)
+    # Where the model runs inline, the service itself looks at the deadline between two parts.
+    patience = Patience(client, request.deadline if hasattr(stream, "__anext__") else math.inf)
+    if not isinstance(stream, Parts):
+        request.cancelled = patience.is_over
     try:
         await send(_head(response, None))
         async for part in _as_async(stream):
+            if patience.is_gone:
+                break
             await send({"type": "http.response.body", "body": part, "more_body": True})
-        watch.stop()
+        patience.stop()
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
-        if not watch.gone:
+        if not patience.caught():
             raise
+        if patience.is_late:
+            last = last_event(deadlines.late(request))
+            await send({"type": "http.response.body", "body": last})
     finally:
-        watch.stop()
+        patience.stop()
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
-
-
-class _Watch:
-    """Cancels the task that made it when the client hangs up, even while that task waits for the model."""
-
-    def __init__(self, receive: Receive) -> None:
-        self.gone = False
-        self._task = asyncio.current_task()
-        self._receiving = asyncio.ensure_future(receive())
-        self._receiving.add_done_callback(self._hung_up)
-
-    def stop(self) -> None:
-        self._receiving.remove_done_callback(self._hung_up)
-        self._receiving.cancel()
-
-    def _hung_up(self, receiving: asyncio.Future[dict[str, Any]]) -> None:
-        if not receiving.cancelled() and self._task is not None:
-            self.gone = True
-            self._task.cancel()
 
 
 async def _as_async(stream: Any) -> AsyncIterator[bytes]:

@@ -6,8 +6,11 @@ Its connections are counted on the board from the moment at which they are accep
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import signal
 import socket
+from copy import copy
 from typing import Any
 
 from gunicorn.workers.gasgi import ASGIWorker
@@ -31,6 +34,7 @@ class AsgiWorker(Serving, ASGIWorker):
         self._arriving: set[asyncio.Task[None]] = set()
         self._acceptors: list[Acceptor] = []
         self._left: asyncio.Future[None] | None = None
+        self._early: list[int] = []
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -59,10 +63,19 @@ class AsgiWorker(Serving, ASGIWorker):
         super().handle_quit_signal()
         self._leave()
 
+    def take_signals(self) -> None:
+        """Keep those to stop until the loop runs: uvloop loses what comes before."""
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(each, lambda number, _frame: self._early.append(number))
+
     async def _serve(self) -> None:
         self._left = self.loop.create_future()
+        super().take_signals()
+        for number in self._early:
+            (self.handle_exit_signal if number == signal.SIGTERM else self.handle_quit_signal)()
         self._ssl = self._get_ssl_context()
-        gate = Gate(self.slot)
+        self.reading_cfg = _for_reading(self.cfg, self.app.settings.read_timeout)
+        gate = Gate(self.slot, is_shared=not self.cfg.reuse_port)
         self._acceptors = [Acceptor(self.loop, each, self.slot, gate, self._admit) for each in self.sockets]
         for acceptor in self._acceptors:
             acceptor.open()
@@ -81,12 +94,18 @@ class AsgiWorker(Serving, ASGIWorker):
         self.notify()
         self.slot.turn()
         self._close_idle(self.cfg.keepalive or FIRST_REQUEST)
-        self.loop.call_later(_TICK, self._tick)
+        self._close_slow()
+        self.loop.call_later(min(_TICK, (self.cfg.timeout or _TICK) / 3), self._tick)
 
     def _close_idle(self, seconds: float) -> None:
         since = self.loop.time() - seconds
         for connection in tuple(self._connections):
             connection.close_if_idle(since)
+
+    def _close_slow(self) -> None:
+        seconds = self.app.settings.read_timeout
+        for connection in tuple(self._connections) if seconds else ():
+            connection.close_if_slow(self.loop.time() - seconds)
 
     def _admit(self, client: socket.socket) -> None:
         task = self.loop.create_task(self._connect(Connection(self), client))
@@ -118,8 +137,16 @@ class AsgiWorker(Serving, ASGIWorker):
                 self._abandon_arrivals()
             await asyncio.sleep(_GLANCE)
         if self._connections and not self._quick_shutdown:
-            self.log.warning("%d connections were cut off: graceful_timeout is over", len(self._connections))
+            self.log.warning("graceful_timeout is over; connections that are cut off: %d", len(self._connections))
 
     def _abandon_arrivals(self) -> None:
         for task in self._arriving:
             task.cancel()
+
+
+def _for_reading(cfg: Any, seconds: float) -> Any:
+    """The configuration of connections, whose `timeout` is how long gunicorn waits for the next piece of a body."""
+    reading = copy(cfg)
+    reading.settings = {**cfg.settings, "timeout": copy(cfg.settings["timeout"])}
+    reading.set("timeout", math.ceil(seconds))
+    return reading

@@ -66,6 +66,31 @@ cli.add_command(
 )
 
 
+def _check(model: str | None, *, as_json: bool, **given: Any) -> int:
+    settings = load({"model": model, **given})
+    _require_model(settings, "check")
+    apply_thread_budget(settings)
+    from prefork.check import check
+
+    text, code = check(settings, as_json=as_json)
+    click.echo(text, nl=False)
+    return code
+
+
+cli.add_command(
+    flags.Command(
+        "check",
+        callback=_check,
+        params=[
+            click.Argument(["model"], required=False),
+            click.Option(["as_json", "--json"], is_flag=True, help="As JSON, with sizes in bytes."),
+            *flags.of_settings(),
+        ],
+        help="Examine MODEL without serving it: its hooks, its memory, and whether it can be preloaded.",
+    )
+)
+
+
 @cli.command()
 @click.argument("name")
 @click.option("--directory", type=Path, help="Where to; by default a new directory called NAME.")
@@ -78,13 +103,17 @@ def init(name: str, directory: Path | None) -> None:
 
 def start(settings: Settings, unused: Sequence[str] = ()) -> int:
     """Run the server until it ends, and return its exit code. unused: the options that were given in vain."""
-    if not settings.model:
-        raise SettingError(
-            "no model to serve: name it, as in `prefork serve Iris`, or write `model: Iris` in prefork.yaml"
-        )
+    _require_model(settings, "serve")
     for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
         click.echo(f"prefork: {note}", err=True)
     apply_thread_budget(settings)
     from prefork import arbiter
 
     return arbiter.run(settings)
+
+
+def _require_model(settings: Settings, command: str) -> None:
+    if not settings.model:
+        raise SettingError(
+            f"no model to {command}: name it, as in `prefork {command} Iris`, or write `model: Iris` in prefork.yaml"
+        )

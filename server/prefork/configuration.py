@@ -67,7 +67,7 @@ def _mapped(settings: Settings) -> dict[str, Any]:
         "loglevel": settings.log_level,
         "accesslog": "-" if settings.access_log else None,
         "pidfile": settings.pidfile or None,
-        "preload_app": settings.preload_app,
+        "preload_app": bool(settings.preload_app),
         "logger_class": Log,
         "limit_request_line": 8190,  # Seldon's clients may send their JSON in the query
         "asgi_lifespan": "off",
@@ -121,7 +121,10 @@ def _arguments(cfg: Config, text: str) -> Iterator[tuple[str, Any]]:
 
 def _file(path: str, cfg: Config) -> Iterator[tuple[str, Any]]:
     reader = Application.__new__(Application)
-    values = reader.get_config_from_filename(path.removeprefix("file:"))
+    try:
+        values = reader.get_config_from_filename(path.removeprefix("file:"))
+    except (RuntimeError, SystemExit) as error:  # of a file that raises gunicorn has printed the traceback
+        raise SettingError(f"GUNICORN_CMD_ARGS: --config {path}: {error or 'it cannot be run'}") from None
     yield from ((name, value) for name, value in values.items() if name in cfg.settings and name not in _OURS)
 
 

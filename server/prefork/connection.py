@@ -5,11 +5,14 @@ A worker looks through its connections once a second for those that are idle for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gunicorn.asgi.protocol import ASGIProtocol
 
 from prefork import refusal
+from prefork.asgi import CLIENT
+from prefork.balance import DRAINING
 
 FIRST_REQUEST = 5.0
 """Seconds for which a connection may be silent where `keepalive` is 0."""
@@ -31,6 +34,9 @@ class Connection(ASGIProtocol):
         super().__init__(worker)
         self.idle_since: float = worker.loop.time()
         self._refused = False
+        self._cells = worker.slot.board.cells
+        self.hung_up: Callable[[], object] | None = None
+        self.cfg = worker.reading_cfg
         worker.adopt(self)
 
     @property
@@ -43,10 +49,30 @@ class Connection(ASGIProtocol):
         if self.is_idle and self.idle_since <= since:
             self._keepalive_timeout()
 
+    def close_if_slow(self, before: float) -> None:
+        """Close it if it was accepted before that time and its first request has not come yet."""
+        if self.req_count <= 1 and self.is_idle and self.idle_since <= before:
+            self._keepalive_timeout()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has hung up, or the connection is closed."""
+        return self._closed
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         super().connection_lost(exc)
         self.worker.forget(self)
+        if self.hung_up is not None:
+            self.hung_up()
+
+    def _build_http_scope(self, request: Any, sockname: Any, peername: Any) -> dict[str, Any]:
+        scope: dict[str, Any] = super()._build_http_scope(request, sockname, peername)
+        scope[CLIENT] = self
+        return scope
+
+    def _will_close(self, request: Any, response_requires_close: Any) -> bool:
+        return bool(self._cells[DRAINING]) or super()._will_close(request, response_requires_close)
 
     def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> Any:
         # gunicorn runs each request in a task of its own, for applications that go on working after their answer.

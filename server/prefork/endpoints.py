@@ -11,11 +11,14 @@ from typing import Any
 import msgspec
 
 from prefork import __version__, openapi, pages
+from prefork import readiness as readiness_page
+from prefork.crew import Alone, Crew
 from prefork.errors import NotFound, PreforkError
 from prefork.http import Request, Response
 from prefork.instance import Instance
+from prefork.metrics import Meter
 from prefork.payload import Kind, ModelSpec, Payload
-from prefork.protocols import generate, json, mlflow, seldon, seldon_types, sse, v1, v2, v2_types
+from prefork.protocols import generate, json, mlflow, seldon, seldon_types, sse, timeouts, v1, v2, v2_types
 from prefork.routes import Route
 from prefork.settings import Settings
 
@@ -27,7 +30,8 @@ class Site(msgspec.Struct):
     """What the endpoints serve: one instance and what was said about it.
 
     context: how Seldon answers are written. metadata: Seldon's metadata body, or the error of making it. described: the
-    instance's spec with what `init_metadata()` declares, for V2's metadata.
+    instance's spec with what `init_metadata()` declares, for V2's metadata. meter: where this worker counts.
+    crew: the workers that serve it.
     """
 
     instance: Instance
@@ -35,6 +39,8 @@ class Site(msgspec.Struct):
     context: seldon.Context
     metadata: dict[str, Any] | PreforkError
     described: ModelSpec
+    meter: Meter = msgspec.field(default_factory=Meter.private)
+    crew: Crew = msgspec.field(default_factory=Alone)
 
     @property
     def spec(self) -> ModelSpec:
@@ -45,13 +51,14 @@ class Site(msgspec.Struct):
 class Call(msgspec.Struct, gc=False):
     """A request to the model, and how its answer goes out: `encode` for one, `event` for each part of a stream.
 
-    of_stream: the one answer may be the only part of a stream.
+    of_stream: the one answer may be the only part of a stream. timeout: seconds that the request says it has.
     """
 
     payload: Payload
     encode: Callable[[Payload], Response]
     event: Callable[[Payload], bytes] | None = None
     of_stream: bool = False
+    timeout: float | None = None
 
 
 # --- Seldon v1 ---------------------------------------------------------------------------------------------------
@@ -103,7 +110,9 @@ def aggregate(site: Site, request: Request) -> Call:
 
 def send_feedback(site: Site, request: Request) -> Call:
     """Seldon's send-feedback."""
-    return _seldon(site, request, "send_feedback")
+    call = _seldon(site, request, "send_feedback")
+    site.meter.custom.feedback(seldon.reward(call.payload))
+    return call
 
 
 def health_status(site: Site, request: Request) -> Call:
@@ -143,9 +152,18 @@ def live(site: Site, request: Request) -> Response:
     return Response(content_type="text/plain")
 
 
+def _is_ready(site: Site) -> bool:
+    return site.instance.ready() and not site.crew.is_draining
+
+
 def ready(site: Site, request: Request) -> Response:
     """Whether the model can be asked: 200 or 503."""
-    return Response(content_type="text/plain", status=200 if site.instance.ready() else 503)
+    return Response(content_type="text/plain", status=200 if _is_ready(site) else 503)
+
+
+def readiness(site: Site, request: Request) -> Response:
+    """Whether requests should be sent here, 200 or 503, and which worker is in which state since when."""
+    return readiness_page.encode(site.spec, site.crew, is_ready=_is_ready(site))
 
 
 def model_ready(site: Site, request: Request) -> Response:
@@ -170,7 +188,8 @@ def infer(site: Site, request: Request) -> Call:
     spec = _served(site, request)
     payload, wanted = v2.decode(request, spec, max_depth=site.settings.max_depth)
     _forward(site, request, payload)
-    return Call(payload, lambda answer: v2.encode(answer, wanted, spec, site.settings.nan))
+    timeout = timeouts.seconds(payload.parameters, spec) if payload.parameters else None
+    return Call(payload, lambda answer: v2.encode(answer, wanted, spec, site.settings.nan), timeout=timeout)
 
 
 def _forward(site: Site, request: Request, payload: Payload) -> None:
@@ -191,13 +210,16 @@ def _generated(site: Site, request: Request) -> tuple[Payload, Callable[[Payload
 def generate_one(site: Site, request: Request) -> Call:
     """Triton's generate: exactly one answer, as one JSON object."""
     payload, encode = _generated(site, request)
-    return Call(payload, lambda answer: Response(encode(answer)), of_stream=True)
+    timeout = timeouts.seconds(payload.parameters, site.spec)
+    return Call(payload, lambda answer: Response(encode(answer)), of_stream=True, timeout=timeout)
 
 
 def generate_stream(site: Site, request: Request) -> Call:
     """Triton's generate_stream: each answer is a server-sent event."""
     payload, encode = _generated(site, request)
-    return Call(payload, lambda answer: Response(encode(answer)), event=lambda answer: sse.event(encode(answer)))
+    timeout = timeouts.seconds(payload.parameters, site.spec)
+    event = lambda answer: sse.event(encode(answer))  # noqa: E731 - beside its sibling
+    return Call(payload, lambda answer: Response(encode(answer)), event=event, timeout=timeout)
 
 
 # --- TF-Serving's V1, MLflow -------------------------------------------------------------------------------------
@@ -245,6 +267,12 @@ def mlflow_version(site: Site, request: Request) -> Response:
 
 
 # --- pages -------------------------------------------------------------------------------------------------------
+
+
+def metrics(site: Site, request: Request) -> Response:
+    """The metrics of all workers, in Prometheus's text format or in OpenMetrics."""
+    content_type, body = site.meter.page(request.header(b"accept"))
+    return Response(body, content_type=content_type)
 
 
 def openapi_document(site: Site, request: Request) -> Response:
@@ -299,7 +327,7 @@ _BOTH = ("GET", "POST")
 def _row(path: str, methods: tuple[str, ...], endpoint: Callable[..., Any], protocol: str, **more: Any) -> Route:
     summary = (endpoint.__doc__ or "").partition("\n")[0]
     calls_model = endpoint.__annotations__.get("return") == "Call"
-    return Route(path, methods, endpoint, protocol, summary, calls_model, more.get("request"), more.get("response"))
+    return Route(path, methods, endpoint, protocol, summary, calls_model, **more)
 
 
 def _message(
@@ -355,7 +383,8 @@ ROUTES: list[Route] = [
     _row("/health", ("GET",), mlflow_ping, "mlflow"),
     _row("/version", ("GET",), mlflow_version, "mlflow"),
     _row("/live", ("GET",), live, "prefork"),
-    _row("/ready", ("GET",), ready, "prefork"),
+    _row("/ready", ("GET",), readiness, "prefork", response=readiness_page.Readiness),
+    _row("/metrics", ("GET",), metrics, "prefork", off_loop=True),
     _row("/openapi.json", ("GET",), openapi_document, "prefork"),
     _row("/seldon.json", ("GET",), seldon_document, "prefork"),
     _row("/docs", ("GET",), docs, "prefork"),

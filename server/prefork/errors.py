@@ -98,6 +98,20 @@ class Unavailable(PreforkError):
     reason = "UNAVAILABLE"
 
 
+class RequestTooSlow(PreforkError):
+    """The client did not send its request whole within `read_timeout`."""
+
+    status = 408
+    reason = "REQUEST_TIMEOUT"
+
+
+class DeadlineExceeded(PreforkError):
+    """The model was still at it when the request's time was up."""
+
+    status = 504
+    reason = "DEADLINE_EXCEEDED"
+
+
 class StartupError(Exception):
     """The server cannot start. The message is one clear line; `exit_code` is the process's."""
 
@@ -112,3 +126,7 @@ class ModelLoadError(StartupError):
     """The user's class could not be imported, built or loaded."""
 
     exit_code = 3
+
+
+class PreloadRefused(ModelLoadError):
+    """What the class has built does not survive a fork; the message names the culprit and the cure."""

@@ -1,14 +1,14 @@
 """The command line of the settings: one option for each, made from what is written beside it.
 
 Options take dashes or underscores (`--model-name`, `--model_name`). A boolean is said as `--access-log`,
-`--no-access-log`, `--access-log=false` or `--access-log false`. What an option may be set to is the setting's own
-business: everything else is handed on as text.
+`--no-access-log`, `--access-log=false` or `--access-log false`; one that may also be a word as `--preload-app force`.
+What an option may be set to is the setting's own business: everything else is handed on as text.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -30,13 +30,24 @@ class Command(click.Command):
         options = [option for option in self.params if isinstance(option, click.Option)]
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
         booleans = {name for option in options if option.is_flag for name in option.opts}
-        return super().parse_args(ctx, list(_spelled(args, names, booleans)))
+        switches = {name: option.words for option in options if isinstance(option, Switch) for name in option.opts}
+        return super().parse_args(ctx, list(_spelled([*_switched(args, switches)], names, booleans)))
+
+
+class Switch(click.Option):
+    """A boolean that may be one of some words as well; click sees it with its value, always."""
+
+    def __init__(self, names: Sequence[str], words: Sequence[str], text: str) -> None:
+        super().__init__(names, type=str, metavar=f"[{'|'.join(['true', 'false', *words])}]", help=text)
+        self.words = {*words, *_WORDS}
 
 
 def of_settings() -> list[click.Parameter]:
     """An option for each setting that has flags, in the table's order, and `-p name=value`."""
     options = [
-        _option(name, about.flags.split(), about.text, is_boolean=about.read is boolean)
+        Switch([name, *about.flags.split()], words, about.text)
+        if (words := getattr(about.read, "words", ()))
+        else _option(name, about.flags.split(), about.text, is_boolean=about.read is boolean)
         for name, about in abouts().items()
         if about.flags.startswith("-")
     ]
@@ -92,6 +103,26 @@ def _spelled(args: Sequence[str], names: Collection[str], booleans: Collection[s
         if name in booleans and not equals and waiting and waiting[-1].lower() in _WORDS:
             equals, value = "=", waiting.pop()
         yield _one_word(name, value) if name in booleans and equals else name + equals + value
+
+
+def _switched(args: Sequence[str], switches: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """`--preload` as `--preload=true`, `--no-preload` as `--preload=false`, `--preload force` as `--preload=force`."""
+    waiting = list(reversed(args))
+    while waiting:
+        argument = waiting.pop()
+        if argument == "--":
+            yield from (argument, *reversed(waiting))
+            return
+        name, equals, value = argument.partition("=")
+        name, positive = _dashed(name), f"--{_dashed(name).removeprefix('--no-')}"
+        if name in switches:
+            if not equals:
+                value = waiting.pop() if waiting and waiting[-1].lower() in switches[name] else "true"
+            yield f"{name}={value}"
+        elif name.startswith("--no-") and positive in switches and not equals:
+            yield f"{positive}=false"
+        else:
+            yield argument
 
 
 def _dashed(name: str) -> str:

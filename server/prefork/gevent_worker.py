@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 from gevent.pool import Pool
@@ -17,6 +18,7 @@ from gevent.server import StreamServer
 from gunicorn.sock import ssl_context
 from gunicorn.workers import ggevent
 
+from prefork.guest import Guest, received_by
 from prefork.worker import LINGER, Serving
 
 _GLANCE = 0.1
@@ -33,6 +35,26 @@ class GeventWorker(Serving, ggevent.GeventWorker):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._idle: dict[Any, float] = {}
+        self._fresh: WeakSet[Any] = WeakSet()
+
+    def load_wsgi(self) -> None:
+        """Load the model."""
+        super().load_wsgi()
+        self.wsgi = received_by(self.wsgi, self.slot.board)
+
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+        """Serve one connection."""
+        client.settimeout(None)
+        self._fresh.add(gevent.getcurrent())
+        super().handle(listener, client if self.cfg.is_ssl else Guest(client, self.app.settings.read_timeout), addr)
+
+    def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
+        """Serve one request."""
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        finally:
+            if isinstance(sock, Guest):
+                sock.begin()
 
     def serve(self) -> None:
         """Serve until told to leave."""
@@ -45,8 +67,11 @@ class GeventWorker(Serving, ggevent.GeventWorker):
 
     def finish(self) -> None:
         """Finish what is in flight."""
-        self.drain()
+        take_rest = self.drain()
         for server in self._servers:
+            server.stop_accepting()
+            while take_rest and (rest := server.do_read()) is not None:
+                server.do_handle(*rest)
             server.close()
         deadline = time.monotonic() + self.app.settings.graceful_timeout
         while any(len(server.pool) for server in self._servers) and time.monotonic() < deadline:
@@ -58,11 +83,14 @@ class GeventWorker(Serving, ggevent.GeventWorker):
 
     @contextmanager
     def timeout_ctx(self) -> Iterator[None]:
-        """The wait for a request: ended, without one, by `keepalive` or by leaving."""
+        """The wait for a request: ended, without one, by `keepalive`, of the first by `read_timeout`, or by leaving."""
         greenlet = gevent.getcurrent()
         self._idle[greenlet] = time.monotonic()
+        is_first = greenlet in self._fresh
+        self._fresh.discard(greenlet)
         try:
-            with gevent.Timeout(self.cfg.keepalive, False):  # noqa: FBT003 - gevent's signature
+            seconds = (self.app.settings.read_timeout or None) if is_first else self.cfg.keepalive
+            with gevent.Timeout(seconds, False):  # noqa: FBT003 - gevent's signature
                 yield
         except _Leave:
             pass

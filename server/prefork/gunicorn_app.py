@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +14,10 @@ from prefork import listener, refusal
 from prefork.application import Front
 from prefork.balance import Board
 from prefork.configuration import configure, effective
+from prefork.guard import Preload
 from prefork.heartbeat import Heartbeat
+from prefork.metrics import Account, Ledger
+from prefork.metrics_port import MetricsPort
 from prefork.model import Model
 from prefork.settings import Settings
 
@@ -26,8 +29,12 @@ class Wiring(Protocol):
         """Import and build the user's class."""
         ...
 
-    def serve(self, model: Model, settings: Settings) -> Front:
+    def serve(self, model: Model, settings: Settings, account: Account) -> Front:
         """Load the model and put a front before it."""
+        ...
+
+    def try_out(self, model: Model, settings: Settings, begin: Callable[[str], None]) -> str:
+        """Do once what a worker does, and say what that was."""
         ...
 
 
@@ -38,8 +45,14 @@ class Application(BaseApplication):
         self.settings = effective(settings)
         self.notes = self.settings.notes[len(settings.notes) :]
         self.board = Board()
+        self.ledger = Ledger.of_server(self.settings.workers)
+        self.metrics_port = MetricsPort(self.ledger, self.settings)
         self._wiring = wiring
-        self._model: Model | None = None
+        self._preload = Preload(
+            self.settings,
+            lambda: wiring.construct(self.settings),
+            lambda model, begin: wiring.try_out(model, self.settings, begin),
+        )
         super().__init__(prog="prefork")
 
     def do_load_config(self) -> None:
@@ -53,29 +66,37 @@ class Application(BaseApplication):
 
     def bound(self, listeners: list[Any]) -> None:
         """Know the port that the kernel chose, where the settings left it to the kernel."""
-        if self.settings.bind.endswith(":0"):
+        if listeners and self.settings.bind.endswith(":0"):
             port = listeners[-1].getsockname()[1]
             bind = f"{self.settings.bind.removesuffix(':0')}:{port}"
             self.settings = msgspec.structs.replace(self.settings, bind=bind)
 
     def preload(self) -> None:
-        """Build the user's class here, for every worker to have it."""
-        self._model = self._wiring.construct(self.settings)
-        gc.collect()
-        gc.freeze()  # a collection in a worker would write to every page that it looks at, and so copy it
+        """Build the user's class here, for every worker to have it. Raises PreloadRefused, or what the class raises."""
+        self._preload.build()
 
-    def serve(self) -> Front:
-        """The loaded model behind its front; in a worker."""
-        return self._wiring.serve(self._construct(), self.settings)
+    def rebuild(self) -> None:
+        """Build it with the code as it is now; when that raises, the model of before stays."""
+        self._preload.rebuild()
+
+    def serve(self, account: Account) -> Front:
+        """The loaded model behind its front; in a worker, which counts in that account."""
+        self.metrics_port.close()
+        return self._wiring.serve(self._construct(), self.settings, account)
 
     def serve_custom(self) -> None:
         """Run the user's `custom_service`, in a process of its own; the model is not loaded."""
+        self.metrics_port.close()
         hook = self._construct().custom_service
         if hook is not None:
             hook()
 
     def _construct(self) -> Model:
-        return self._model or self._wiring.construct(self.settings)
+        if self._preload.model is None:
+            return self._wiring.construct(self.settings)
+        self._preload.give_back()
+        model: Model = self._preload.model
+        return model
 
 
 def fit() -> None:

@@ -6,12 +6,18 @@ length start on a 64-byte boundary and are writable, with the one copy that join
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
 Buffer = bytes | bytearray | memoryview
 ALIGNMENT = 64
+
+
+def _never() -> bool:
+    return False
 
 
 class Request:
@@ -20,9 +26,31 @@ class Request:
     headers: lower-case names to values, both bytes as they came; query: what stands behind the `?`, undecoded;
     params: the variable parts of the path, by name; chunks: the body in the pieces that the socket gave. route: where the
     service has found it to lead.
+    arrived, deadline: monotonic times, in seconds, at which the request was whole and at which its time is up. lower: tells
+    whoever answers in time, whatever the model does, of an earlier deadline; None where nobody can. cancelled: whether the client
+    has gone, or got its answer already.
+    times: of `perf_counter`, when it began and when each of metrics.STAGES was over. failure: the kind of the error that it met.
+    status: the answer's; 0 while there is none.
     """
 
-    __slots__ = ("_body", "chunks", "environ", "headers", "method", "params", "path", "query", "route")
+    __slots__ = (
+        "_body",
+        "arrived",
+        "cancelled",
+        "chunks",
+        "deadline",
+        "environ",
+        "failure",
+        "headers",
+        "lower",
+        "method",
+        "params",
+        "path",
+        "query",
+        "route",
+        "status",
+        "times",
+    )
 
     def __init__(
         self, method: str, path: str, query: bytes, headers: dict[bytes, bytes], chunks: Sequence[bytes]
@@ -35,7 +63,18 @@ class Request:
         self.params: dict[str, str] = {}
         self.route: Any = None
         self.environ: dict[str, Any] | None = None
+        self.times = [time.perf_counter()]
+        self.failure = ""
+        self.status = 0
+        self.arrived = 0.0
+        self.deadline = math.inf
+        self.lower: Callable[[float], None] | None = None
+        self.cancelled: Callable[[], bool] = _never
         self._body: bytes | None = chunks[0] if len(chunks) == 1 else None
+
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.cancelled() or time.monotonic() >= self.deadline
 
     @property
     def body(self) -> bytes:

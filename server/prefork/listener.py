@@ -5,11 +5,14 @@ An address that is taken is known before anything loads, and a port that is open
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import select
 import socket
+import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from gunicorn import sock
@@ -22,6 +25,17 @@ _WHY: dict[int | None, str] = {
     errno.EADDRNOTAVAIL: "is not an address of this machine",
     errno.EACCES: "may not be bound by this user; ports under 1024 are root's",
 }
+
+
+_SO_ATTACH_FILTER = 26
+_DROP_SYN = (
+    (0x30, 0, 0, 13),  # load byte 13 of the TCP header, its flags
+    (0x54, 0, 0, 0x12),  # keep SYN and ACK of them
+    (0x15, 0, 1, 0x02),  # SYN alone opens a connection
+    (0x06, 0, 0, 0),  # drop
+    (0x06, 0, 0, 0xFFFFFFFF),  # pass
+)
+"""A classic BPF program; each line is a `struct sock_filter`: code, jump if true, jump if false, operand."""
 
 
 class AddressError(StartupError):
@@ -96,6 +110,31 @@ def listen(listeners: Iterable[Any], backlog: int) -> None:
             listener.listen(backlog)
         except OSError as error:
             raise _refused(listener.getsockname(), error) from None
+
+
+def limit_silence(listeners: Iterable[Any], seconds: float) -> None:
+    """Have the kernel close connections whose client takes nothing of what waits for it for so long; 0: never.
+
+    Connections inherit it. A Unix socket has no such limit.
+    """
+    for listener in listeners:
+        if listener.family in {socket.AF_INET, socket.AF_INET6}:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
+def shut_out(listeners: Iterable[Any]) -> None:
+    """Take no new connection, from this moment on and for every process that has the socket; those in the backlog stay.
+
+    Closing does that only when the last process closes, and then resets whoever came since its last look at the backlog.
+    So the kernel is given a filter that drops the packets that open a connection: their clients try again within a second, and
+    are refused once the socket is closed.
+    """
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in _DROP_SYN))
+    option = struct.pack("HL", len(_DROP_SYN), ctypes.addressof(program))
+    for listener in listeners:
+        if listener.family in {socket.AF_INET, socket.AF_INET6}:
+            with suppress(OSError):
+                listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, option)
 
 
 def waiting(listener: Any) -> bool:

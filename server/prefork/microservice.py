@@ -1,6 +1,6 @@
 """The `seldon-core-microservice` command, with every flag and variable of Seldon's, starting this server.
 
-What differs from `prefork serve`: the defaults (one worker, one thread, 0.0.0.0), SELDON_LOG_LEVEL beats `--log-level`,
+What differs from `prefork serve`: the defaults (one worker, one thread, 0.0.0.0, metrics on port 6000), SELDON_LOG_LEVEL beats `--log-level`,
 and an argument that the command does not know ends it with exit code 255.
 """
 
@@ -16,7 +16,7 @@ from prefork.cli import start
 from prefork.errors import SettingError
 from prefork.settings import load
 
-_DEFAULTS = {"workers": 1, "threads": 1, "host": "0.0.0.0", "port": 9000}  # noqa: S104 - Seldon's containers
+_DEFAULTS = {"workers": 1, "threads": 1, "host": "0.0.0.0", "port": 9000, "metrics_port": 6000}  # noqa: S104 - Seldon's containers
 _SERVICE_TYPES = ("MODEL", "ROUTER", "TRANSFORMER", "COMBINER", "OUTLIER_DETECTOR")
 
 
@@ -62,7 +62,7 @@ command = _Command(
         ),
         *flags.of_settings(),
         *flags.unused(["persistence", "tracing", "debug"], is_boolean=True),
-        *flags.unused(["grpc-port", "grpc-threads", "grpc-workers", "metrics-port"]),
+        *flags.unused(["grpc-port", "grpc-threads", "grpc-workers"]),
     ],
     help="Serve the class INTERFACE_NAME (`Iris`, or `pkg.module.Class`).",
 )

@@ -8,8 +8,9 @@ knows the other.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Any
+from collections import UserDict
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -70,6 +71,44 @@ class Kind(enum.IntEnum):
     """A `Feedback`."""
 
 
+class Meta(dict[str, Any]):
+    """A request's `meta` as a model sees it: the dict, and `meta["cancelled"]()`, whether nobody waits for the answer any more.
+
+    The function is no item: what goes over the items of `meta`, or encodes it, does not meet it.
+    """
+
+    __slots__ = ("_cancelled",)
+
+    def __init__(self, meta: Mapping[str, Any], cancelled: Callable[[], bool] | None) -> None:
+        super().__init__(meta)
+        self._cancelled = cancelled or _never
+
+    def __missing__(self, key: str) -> Any:
+        if key == "cancelled":
+            return self._cancelled
+        raise KeyError(key)
+
+
+class NoMeta(UserDict[str, Any]):
+    """As `Meta`, of a request without `meta`: as long as nobody writes into it, it is false, and null in JSON."""
+
+    def __init__(self, cancelled: Callable[[], bool] | None) -> None:
+        super().__init__()
+        self._cancelled = cancelled or _never
+
+    def __missing__(self, key: str) -> Any:
+        if key == "cancelled":
+            return self._cancelled
+        raise KeyError(key)
+
+    def __repr__(self) -> str:
+        return repr(self.data or None)
+
+
+def _never() -> bool:
+    return False
+
+
 class Payload(msgspec.Struct, gc=False):
     """One request to a model, or one answer of a model.
 
@@ -80,6 +119,7 @@ class Payload(msgspec.Struct, gc=False):
     parameters: V2's request or response parameters.
     tags, metrics: of an answer, what the model's hooks gave for this request.
     message: of a request, the protocol's parsed message, for hooks that want it whole.
+    cancelled: of a request, whether nobody waits for the answer any more; None where nobody can tell.
     """
 
     kind: Kind
@@ -91,6 +131,16 @@ class Payload(msgspec.Struct, gc=False):
     tags: dict[str, Any] | None = None
     metrics: list[dict[str, Any]] | None = None
     message: Any = None
+    cancelled: Callable[[], bool] | None = None
+
+    def meta_for_model(self) -> Meta | NoMeta:
+        """The `meta` for a hook that takes it; what the hook writes into it is seen here."""
+        meta = self.meta
+        if isinstance(meta, Meta | NoMeta):
+            return meta
+        seen = NoMeta(self.cancelled) if meta is None else Meta(meta, self.cancelled)
+        self.meta = cast("dict[str, Any]", seen)
+        return seen
 
 
 class Feedback(msgspec.Struct):

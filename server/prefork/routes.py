@@ -20,7 +20,7 @@ class Route(msgspec.Struct, frozen=True):
 
     path: literal but for `{variables}`, which match anything but `/` and `:`.
     endpoint: from the site and the request to a response, or to the call of the model that will make one.
-    calls_model: it runs the user's code.
+    calls_model: it runs the user's code. off_loop: it takes too long for an event loop.
     request, response: the wire structs, for the OpenAPI document.
     """
 
@@ -32,6 +32,7 @@ class Route(msgspec.Struct, frozen=True):
     calls_model: bool = False
     request: type | None = None
     response: type | None = None
+    off_loop: bool = False
 
 
 class Router:

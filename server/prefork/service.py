@@ -7,14 +7,18 @@ went wrong into the error body of the route's protocol. It knows neither HTTP's 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
-from prefork import encodings
+from prefork import deadlines, encodings
 from prefork.endpoints import ROUTES, Call, Site, encode_error, stream_error
 from prefork.errors import ModelFailed, NotImplementedHere, PreforkError
 from prefork.http import Request, Response
-from prefork.payload import Payload
+from prefork.metrics import clock, kind_of
+from prefork.model.custom_metrics import stamped
+from prefork.model.method import METRIC_NAMES
+from prefork.payload import Kind, Payload
 from prefork.routes import Route, Router
 
 log = logging.getLogger("prefork")
@@ -60,26 +64,33 @@ class Service:
 
     def answer(self, request: Request) -> Response:
         """Answer on this thread."""
+        request.times.append(clock())
         try:
             result = self._enter(request)
             if isinstance(result, Call):
-                result = self._run(result)
-            return self._leave(request, result)
+                result = self._run(request, result)
+            response = self._leave(request, result)
         except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the client gets an answer
             return self._fail(request, error)
+        request.times.append(clock())
+        return response
 
     async def answer_async(self, request: Request) -> Response:
         """Answer on the event loop, awaiting the instance."""
+        request.times.append(clock())
         try:
             result = self._enter(request)
             if isinstance(result, Call):
-                result = await self._run_async(result)
-            return self._leave(request, result)
+                result = await self._run_async(request, result)
+            response = self._leave(request, result)
         except Exception as error:  # noqa: BLE001 - as above
             return self._fail(request, error)
+        request.times.append(clock())
+        return response
 
     def refuse(self, request: Request, error: PreforkError) -> Response:
-        """The answer to a request that the front could not take whole."""
+        """The answer to a request that the front could not take whole, or not in time."""
+        request.failure = kind_of(error)
         return self._leave(request, encode_error(request.path, error))
 
     def _enter(self, request: Request) -> Response | Call:
@@ -111,26 +122,58 @@ class Service:
         allowed = self.router.methods(request.path) or ["OPTIONS"]
         return Response(content_type="text/plain", headers=[("Allow", ", ".join(allowed)), *_PREFLIGHT])
 
-    def _run(self, call: Call) -> Response:
-        self._check_stream(call)
+    def _run(self, request: Request, call: Call) -> Response:
+        self._begin(request, call)
+        is_bounded = request.deadline != math.inf
+        if is_bounded:
+            deadlines.check_queue(request)
         answers = self.instance.infer(call.payload)
         if call.event is None:
-            return call.encode(_only(answers))
+            answer = _only(answers)
+            self._answered(request, call, answer)
+            if is_bounded:
+                deadlines.check_answer(request)
+            return call.encode(answer)
         first = next(answers, None)
-        return _event_stream(_events(call, first, answers) if first is not None else iter(()))
+        request.times.append(clock())
+        return _event_stream(self._events(request, call, first, answers) if first is not None else iter(()))
+
+    def _begin(self, request: Request, call: Call) -> None:
+        self._check_stream(call)
+        if call.timeout is not None:
+            deadlines.lower(request, call.timeout)
+        call.payload.cancelled = request.is_cancelled
+        request.times.append(clock())
+
+    def _answered(self, request: Request, call: Call, answer: Payload) -> None:
+        request.times.append(clock())
+        if answer.metrics or answer.kind is Kind.RAW:
+            self._record(call, answer)
+
+    def _record(self, call: Call, answer: Payload) -> None:
+        """Count what the class gave as metrics, before encoding: that may fail, and clients may not be shown them."""
+        metrics = answer.metrics or []
+        method = METRIC_NAMES[call.payload.method]
+        meta = answer.value.get("meta") if answer.kind is Kind.RAW and isinstance(answer.value, dict) else None
+        if isinstance(meta, dict):
+            metrics = [*metrics, *stamped(meta.get("metrics"), method)]
+        self.site.meter.custom.record(metrics, method)
 
     def _check_stream(self, call: Call) -> None:
         is_stream = self.instance.spec.streams and call.payload.method == "predict"
         if is_stream and call.event is None and not call.of_stream:
             raise NotImplementedHere("this model streams its answers: ask at /v2/models/NAME/generate_stream")
 
-    async def _run_async(self, call: Call) -> Response:
-        self._check_stream(call)
+    async def _run_async(self, request: Request, call: Call) -> Response:
+        self._begin(request, call)
         answers = self.instance.infer_async(call.payload)
         if call.event is None:
-            return call.encode(await _only_async(answers))
+            answer = await _only_async(answers)
+            self._answered(request, call, answer)
+            return call.encode(answer)
         first = await anext(answers, None)
-        return _event_stream(_events_async(call, first, answers) if first is not None else iter(()))
+        request.times.append(clock())
+        return _event_stream(self._events_async(request, call, first, answers) if first is not None else iter(()))
 
     def _leave(self, request: Request, response: Response) -> Response:
         _allow_origin(request, response)
@@ -144,6 +187,7 @@ class Service:
         return response
 
     def _fail(self, request: Request, error: Exception) -> Response:
+        request.failure = kind_of(error)
         handled = self._user_handler(request, error)
         if handled is not None:
             return self._leave(request, handled)
@@ -160,6 +204,40 @@ class Service:
         if self.mount is None:
             return None
         return self.mount.handle_error(error.__cause__ or error, request)
+
+    def _events(self, request: Request, call: Call, first: Payload, rest: Iterator[Payload]) -> Iterator[bytes]:
+        try:
+            yield self._event(call, first)
+            for answer in rest:
+                if request.deadline != math.inf:
+                    deadlines.check_answer(request)
+                yield self._event(call, answer)
+        except Exception as error:  # noqa: BLE001 - the status is sent: the last event has to say it
+            request.failure = kind_of(error)
+            yield last_event(error)
+        finally:
+            close = getattr(rest, "close", None)
+            if close is not None:
+                close()
+
+    async def _events_async(
+        self, request: Request, call: Call, first: Payload, rest: AsyncIterator[Payload]
+    ) -> AsyncIterator[bytes]:
+        try:
+            yield self._event(call, first)
+            async for answer in rest:
+                yield self._event(call, answer)
+        except Exception as error:  # noqa: BLE001 - as above
+            request.failure = kind_of(error)
+            yield last_event(error)
+        finally:
+            await rest.aclose()  # type: ignore[attr-defined]
+
+    def _event(self, call: Call, answer: Payload) -> bytes:
+        if answer.metrics:
+            self._record(call, answer)
+        assert call.event is not None
+        return call.event(answer)
 
 
 def _only(answers: Iterator[Payload]) -> Payload:
@@ -197,33 +275,8 @@ def _event_stream(stream: Iterator[bytes] | AsyncIterator[bytes]) -> Response:
     )
 
 
-def _events(call: Call, first: Payload, rest: Iterator[Payload]) -> Iterator[bytes]:
-    assert call.event is not None
-    try:
-        yield call.event(first)
-        for answer in rest:
-            yield call.event(answer)
-    except Exception as error:  # noqa: BLE001 - the status is sent: the last event has to say it
-        yield _last_event(error)
-    finally:
-        close = getattr(rest, "close", None)
-        if close is not None:
-            close()
-
-
-async def _events_async(call: Call, first: Payload, rest: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
-    assert call.event is not None
-    try:
-        yield call.event(first)
-        async for answer in rest:
-            yield call.event(answer)
-    except Exception as error:  # noqa: BLE001 - as above
-        yield _last_event(error)
-    finally:
-        await rest.aclose()  # type: ignore[attr-defined]
-
-
-def _last_event(error: Exception) -> bytes:
+def last_event(error: Exception) -> bytes:
+    """The event with which a stream breaks off; what went wrong is logged."""
     log.error("a stream broke off", exc_info=error.__cause__ or error)
     return stream_error(error if isinstance(error, PreforkError) else PreforkError(str(error)))
 

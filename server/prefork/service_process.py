@@ -19,13 +19,25 @@ class ServiceProcess:
     A service that returns has ended and stays so; one that fails is started again, later each time.
     """
 
-    def __init__(self, run: Callable[[], None], log: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        run: Callable[[], None],
+        log: Any,
+        clock: Callable[[], float] = time.monotonic,
+        name: str = "custom_service",
+    ) -> None:
         self._run = run
+        self._name = name
         self._log = log
         self._backoff = Backoff(clock=clock)
         self._wanted = True
         self._restarting = False
         self.pid = 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it runs and is not to run any more."""
+        return self.pid != 0 and not self._wanted
 
     def keep(self) -> None:
         """Start it if it is to run, does not, and its time has come."""
@@ -54,10 +66,10 @@ class ServiceProcess:
             return True
         if code == 0:
             self._wanted = False
-            self._log.info("custom_service has ended")
+            self._log.info("%s has ended", self._name)
         else:
             delay = self._backoff.fail()
-            self._log.error("custom_service (pid %d) died with %d; it starts again in %.1f s", pid, code, delay)
+            self._log.error("%s (pid %d) died with %d; it starts again in %.1f s", self._name, pid, code, delay)
         return True
 
     def _start(self) -> None:
@@ -66,7 +78,7 @@ class ServiceProcess:
             self.pid = os.fork()
             if self.pid == 0:
                 self._live(arbiter)
-        self._log.info("custom_service runs (pid %d)", self.pid)
+        self._log.info("%s runs (pid %d)", self._name, self.pid)
 
     def _live(self, arbiter: int) -> None:
         status = 1
@@ -76,7 +88,7 @@ class ServiceProcess:
             self._run()
             status = 0
         except Exception:  # noqa: BLE001 - whatever the user's code raises
-            self._log.exception("custom_service failed")
+            self._log.exception("%s failed", self._name)
         sys.exit(status)
 
     def _kill(self, how: signal.Signals) -> None:

@@ -18,7 +18,9 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
-from prefork import balance, child, listener
+from prefork import balance, child, listener, stacks
+from prefork.board_crew import BoardCrew
+from prefork.metrics import Account
 from prefork.watch import Watch
 
 ADDRESS_TAKEN = 5
@@ -44,6 +46,7 @@ class Serving(Worker):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.slot: balance.Slot = self.app.board.take()
+        self.account: Account = self.app.ledger.take()
         self.quota, self.max_requests = self.max_requests, _NEVER
         self.spawned = time.monotonic()
         self.due = ""
@@ -82,10 +85,11 @@ class Serving(Worker):
         child.die_with(self.ppid, signal.SIGTERM)
         begun = time.monotonic()
         try:
-            self.front = self.app.serve()
+            self.front = self.app.serve(self.account)
         except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
             self._mourn(error)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
+        self.front.attach(BoardCrew(self.slot.board, self._report_stuck))
         self.wsgi = self.asgi = self.front.app
         seconds = time.monotonic() - begun
         self.log.info("%s loaded in %.2f s, %d MB resident", self.front.name, seconds, _resident() >> 20)
@@ -94,11 +98,16 @@ class Serving(Worker):
 
     def run(self) -> None:
         """Open the port and serve until told to leave."""
-        super().init_signals()
+        self.take_signals()
         self._open()
         self.serve()
         self.finish()
         self.front.close()
+
+    def take_signals(self) -> None:
+        """Have signals mean what gunicorn's users expect."""
+        super().init_signals()
+        stacks.dump_at_the_end(self.log.error_log)
 
     def serve(self) -> None:
         """gunicorn's own loop, until the worker is told to leave."""
@@ -114,13 +123,14 @@ class Serving(Worker):
 
     def _open(self) -> None:
         try:
+            listener.limit_silence(self.sockets, self.app.settings.read_timeout)
             listener.listen(self.sockets, self.cfg.backlog)
         except listener.AddressError as error:
             self.log.error("%s", error)
             sys.exit(ADDRESS_TAKEN)
         self.slot.board.summary = self.front.summary
         service = balance.SERVICE if self.front.custom_service is not None else 0
-        self.slot.say(balance.LOADED | balance.ACCEPTING | service)
+        self.slot.loaded(balance.ACCEPTING | service)
         self.wake_arbiter()
 
     def _mourn(self, error: BaseException) -> None:
@@ -128,6 +138,12 @@ class Serving(Worker):
             self.log.error("the model cannot be loaded", exc_info=error)
         else:
             self.log.error("the model cannot be loaded here either: %s", error)
+
+    def _report_stuck(self) -> None:
+        self.log.error("a model thread does not come back; this worker is replaced. What every thread does:")
+        stacks.dump(self.log.error_log)
+        self.slot.say(balance.STUCK)
+        self.wake_arbiter()
 
     def _see_change(self, name: str) -> None:
         self.log.info("%s has changed", name)

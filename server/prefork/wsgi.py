@@ -7,8 +7,9 @@ under ASGI `FlaskMount` lends them, and the blueprint's error handlers, to the o
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any, cast
 
@@ -17,12 +18,20 @@ from flask import Response as FlaskResponse
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
+from prefork import deadlines
 from prefork.endpoints import encode_error
-from prefork.errors import BadRequest, PayloadTooLarge, PreforkError
+from prefork.errors import BadRequest, PayloadTooLarge, PreforkError, RequestTooSlow
 from prefork.http import Request, Response
+from prefork.metrics import clock
 from prefork.service import Service
 
 log = logging.getLogger("prefork")
+
+WAITED = "prefork.waited"
+"""The key in the environment under which a worker passes the seconds for which the request waited for a thread."""
+
+GONE = "prefork.gone"
+"""The key under which it passes a function that tells whether the client has hung up."""
 
 _METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
 _PIECE = 1 << 20
@@ -41,14 +50,30 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
     limit = service.site.settings.max_body_size
     app.config["MAX_CONTENT_LENGTH"] = limit  # for the user's own views
     app.after_request(_allow_origin)
+    meter = service.site.meter
 
     def serve(path: str = "") -> FlaskResponse:  # noqa: ARG001 - Flask passes it, the service looks for itself
         asked = _request(request.environ)
+        meter.enter_shared()
+        try:
+            response = _answer(asked)
+        except BaseException:
+            meter.leave_shared(asked)
+            raise
+        asked.status = response.status
+        answer = _to_flask(response)
+        answer.call_on_close(partial(meter.leave_shared, asked))
+        return answer
+
+    def _answer(asked: Request) -> Response:
         try:
             asked.chunks = _read(request.environ, limit)
+            if service.calls_model(asked):
+                _begin(asked, request.environ, service.site.settings.request_timeout)
         except PreforkError as error:
-            return _to_flask(service.refuse(asked, error))
-        return _to_flask(service.answer(asked))
+            return service.refuse(asked, error)
+        asked.times.append(clock())
+        return service.answer(asked)
 
     app.add_url_rule("/", "prefork_root", serve, methods=_METHODS, provide_automatic_options=False)
     app.add_url_rule("/<path:path>", "prefork", serve, methods=_METHODS, provide_automatic_options=False)
@@ -97,7 +122,23 @@ def _request(environ: dict[str, Any]) -> Request:
     return asked
 
 
+def _begin(asked: Request, environ: dict[str, Any], limit: float) -> None:
+    asked.arrived = time.monotonic() - environ.get(WAITED, 0.0)
+    if limit or deadlines.HEADER in asked.headers:
+        deadlines.begin(asked, limit)
+    asked.cancelled = environ.get(GONE, asked.cancelled)
+
+
 def _read(environ: dict[str, Any], limit: int) -> list[bytes]:
+    try:
+        return _read_body(environ, limit)
+    except TimeoutError as error:
+        slow = RequestTooSlow(f"the body did not come whole: {error} (read_timeout)")
+        slow.headers = (("Connection", "close"),)
+        raise slow from None
+
+
+def _read_body(environ: dict[str, Any], limit: int) -> list[bytes]:
     length = environ.get("CONTENT_LENGTH")
     body = environ["wsgi.input"]
     if length:

@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from prefork.errors import BadAnswer
+from prefork.payload import NoMeta
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _INT64, _UINT64 = -(2**63), 2**64
@@ -29,7 +30,7 @@ def default(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, (tuple, Mapping)):
-        return list(value) if isinstance(value, tuple) else dict(value)
+        return list(value) if isinstance(value, tuple) else dict(value) or (None if type(value) is NoMeta else {})
     if isinstance(value, np.generic):
         return _scalar(value)
     if isinstance(value, dt.date):

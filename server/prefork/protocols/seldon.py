@@ -195,6 +195,14 @@ def _with_feedback(feedback: IncomingFeedback, unit_id: str, found: Found) -> Pa
     return Payload(Kind.FEEDBACK, value, "send_feedback", names, meta, message=feedback)
 
 
+def reward(payload: Payload) -> float:
+    """The reward of a feedback; 0 where a message that goes to a raw hook as it came has none that is a number."""
+    if isinstance(payload.value, Feedback):
+        return payload.value.reward
+    said = payload.value.get("reward") if isinstance(payload.value, dict) else None
+    return float(said) if isinstance(said, int | float) else 0.0
+
+
 def _features(
     message: Incoming | None, found: Found, field: str
 ) -> tuple[Array, list[Any] | None, dict[str, Any] | None]:

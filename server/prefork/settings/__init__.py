@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from prefork.settings.settings import Settings, abouts, apply_thread_budget, load, table
+from prefork.settings.loading import abouts, apply_thread_budget, load, table, thread_share, variables
+from prefork.settings.settings import Settings
 
-__all__ = ["Settings", "abouts", "apply_thread_budget", "load", "table"]
+__all__ = ["Settings", "abouts", "apply_thread_budget", "load", "table", "thread_share", "variables"]

@@ -6,6 +6,7 @@ value that the setting has, or raises ValueError with what would have been right
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Collection
@@ -90,6 +91,22 @@ def boolean(raw: Any) -> bool:
     raise ValueError("true or false is needed (also 1/0, t/f, yes/no, on/off)")
 
 
+def either(*words: str) -> Reader:
+    """A reader of a boolean, or of one of `words`, which stays text."""
+
+    def read(raw: Any) -> bool | str:
+        word = str(raw).lower()
+        if word in words:
+            return word
+        try:
+            return boolean(raw)
+        except ValueError:
+            raise ValueError(f"true, false or {' or '.join(words)} is needed") from None
+
+    read.words = words  # type: ignore[attr-defined]
+    return read
+
+
 def whole(least: int, most: int | None = None, *, words: Collection[str] = ()) -> Reader:
     """A reader of whole numbers from `least` to `most`, or of one of `words`, which stays text."""
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -125,6 +142,17 @@ def size(raw: Any) -> int:
     if match is None:
         raise ValueError("a number of bytes is needed, for example 67108864 or 64M")
     return int(match[1]) * _FACTOR[(match[2] or "").lower()]
+
+
+def version_label(raw: Any) -> str:
+    """A version, or the `version` in an object of Kubernetes labels; empty where it is not in there."""
+    found = raw
+    if isinstance(raw, str) and raw.lstrip().startswith("{"):
+        try:
+            found = json.loads(raw)
+        except ValueError:
+            return ""
+    return str(found.get("version", "")) if isinstance(found, dict) else text(found)
 
 
 def one_of(*words: str) -> Reader:

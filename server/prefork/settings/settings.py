@@ -1,23 +1,16 @@
-"""Every setting of the server, in one frozen struct; the only module that reads the process's environment.
+"""Every setting of the server, in one frozen struct; `loading` reads it from its sources.
 
-A setting comes from the first of these sources that has it: the command line, GUNICORN_CMD_ARGS, its environment variable,
-Seldon's pod annotations, prefork.yaml, the default. Whatever cannot be meant is a SettingError of one line that opens
-with the source. `python -m prefork.settings` prints the table of all of them, as in docs/settings.md.
+`python -m prefork.settings` prints the table of all of them, as in docs/settings.md.
 """
 
 from __future__ import annotations
 
-import os
-from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from prefork.settings import address, cpus, derived, parameters, sources
-from prefork.settings.setting import About, Given, reader, segment, size, whole
-from prefork.settings.table import markdown
+from prefork.settings import address, parameters
+from prefork.settings.setting import About, either, segment, size, version_label, whole
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +163,43 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "GUNICORN_TIMEOUT",
         ),
     ] = 60.0
+    request_timeout: Annotated[
+        float,
+        About(
+            "Seconds that a request has from the moment it is read whole: waiting for the model and computing. Then the client gets 503, "
+            "or 504 once the model had begun. 0 is no limit. A request may give itself less, with the header "
+            "`X-Request-Timeout` (seconds) or V2's parameter `timeout` (microseconds).",
+            "--request-timeout",
+            "PREFORK_REQUEST_TIMEOUT",
+        ),
+    ] = 0.0
+    max_queue: Annotated[
+        int,
+        About(
+            "Requests that may wait for the model in each worker; one more gets 503 with `Retry-After` at once. 0 is no limit. Of the "
+            "worker classes `asgi` and `gthread` have such a queue.",
+            "--max-queue",
+            "PREFORK_MAX_QUEUE",
+        ),
+    ] = 128
+    read_timeout: Annotated[
+        float,
+        About(
+            "Seconds that a client has to send a request, and as many more as its body takes at 1 KiB a second; also how long "
+            "a client may read nothing of its answer. 0 is no limit.",
+            "--read-timeout",
+            "PREFORK_READ_TIMEOUT",
+        ),
+    ] = 30.0
+    drain_grace: Annotated[
+        float,
+        About(
+            "Seconds after TERM during which the server says that it is not ready but answers as before, so that those who "
+            "send requests learn of it. The image sets 5.",
+            "--drain-grace",
+            "PREFORK_DRAIN_GRACE",
+        ),
+    ] = 0.0
     graceful_timeout: Annotated[
         float,
         About(
@@ -179,14 +209,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 30.0
     preload_app: Annotated[
-        bool,
+        bool | Literal["force"],
         About(
             "Import and construct the class once, before the workers are forked, instead of in each; `load()` runs in each "
-            "worker all the same. Off under `reload`.",
+            "worker all the same. What would not survive the fork ends the start with a message, unless it says `force`. Off "
+            "under `reload`.",
             "--preload-app --preload",
             "GUNICORN_PRELOAD_APP",
+            read=either("force"),
         ),
     ] = False
+    trial_timeout: Annotated[
+        float,
+        About(
+            "Under `preload_app`: seconds that the trial child, which is forked before the workers, has for `load()`, and again "
+            "for one `predict`; 0 for no trial.",
+            "--trial-timeout",
+            "PREFORK_TRIAL_TIMEOUT",
+        ),
+    ] = 30.0
     reload: Annotated[
         bool, About("Restart the workers when the model's code changes.", "--reload", "GUNICORN_RELOAD")
     ] = False
@@ -278,6 +319,47 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unit_image: Annotated[
         str, About("The image that runs, for `requestPath` and the metadata.", "", "PREDICTIVE_UNIT_IMAGE")
     ] = ""
+    metrics_port: Annotated[
+        int,
+        About(
+            "A port of its own for the metrics, beside `/metrics` on the server's; 0 is none. Its host is that of `bind`.",
+            "--metrics-port",
+            "PREDICTIVE_UNIT_METRICS_SERVICE_PORT",
+            "none; 6000 for `seldon-core-microservice`",
+            read=whole(0, 65535),
+        ),
+    ] = 0
+    metrics_endpoint: Annotated[
+        str,
+        About("The path of the metrics on that port.", "--metrics-endpoint", "PREDICTIVE_UNIT_METRICS_ENDPOINT"),
+    ] = "/metrics"
+    metrics_worker_id: Annotated[
+        bool,
+        About(
+            "Give the class's own metrics the label `worker_id`, the number of the worker's place, instead of adding the workers up.",
+            "--metrics-worker-id",
+            "PREFORK_METRICS_WORKER_ID",
+        ),
+    ] = False
+    count_feedback: Annotated[
+        bool,
+        About("Count what comes to `/send-feedback`, and its rewards, in the metrics.", "", "SELDON_EXECUTOR_ENABLED"),
+    ] = True
+    deployment: Annotated[
+        str, About("Seldon's name of the deployment, a label of the class's own metrics.", "", "SELDON_DEPLOYMENT_ID")
+    ] = ""
+    predictor: Annotated[
+        str, About("Seldon's name of the predictor, a label of the class's own metrics.", "", "PREDICTOR_ID")
+    ] = ""
+    predictor_version: Annotated[
+        str,
+        About(
+            "The predictor's version, a label of the class's own metrics. A JSON object of labels is read for its `version`.",
+            "",
+            "PREDICTOR_LABELS",
+            read=version_label,
+        ),
+    ] = ""
     model_metadata: Annotated[
         dict[str, Any] | None,
         About(
@@ -300,60 +382,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     notes: tuple[str, ...] = ()
-
-
-def abouts() -> dict[str, About]:
-    """What is written about each setting, by the name of its field, in the order of the table."""
-    hints = get_type_hints(Settings, include_extras=True)
-    found = {name: get_args(hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")}
-    return {
-        name: msgspec.structs.replace(about, read=about.read or reader(hint)) for name, (hint, about) in found.items()
-    }
-
-
-def load(
-    flags: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
-    *,
-    root: str | Path = "/",
-    defaults: Mapping[str, Any] | None = None,
-    variables_first: Sequence[str] = (),
-) -> Settings:
-    """Resolve every setting, or raise SettingError.
-
-    flags: by field name, as text or typed, None for one that was not given; `assignments` is a list of `name=value`.
-    environ, cwd: the process's own where None; root: where `/proc`, `/sys` and `/etc/podinfo` are found.
-    defaults: a command's own, under every source; variables_first: the settings whose variable beats the flag.
-    """
-    environ = os.environ if environ is None else environ
-    flags = dict(flags or {})
-    assignments = flags.pop("assignments", None) or ()
-    known = abouts()
-    layers = sources.layers(
-        sources.from_flags(flags, known),
-        environ,
-        known,
-        cwd=Path(cwd or Path.cwd()),
-        root=Path(root),
-        variables_first=variables_first,
-    )
-    own = {name: Given(f"{name}: ", value) for name, value in (defaults or {}).items()}
-    values = {name: given.read(known[name]) for name, given in ChainMap(*layers, own).items()}
-    values["parameters"] = derived.parameters(values.get("parameters", {}), layers, assignments)
-    values["notes"] = tuple(sources.unread(environ, known))
-    return Settings(**derived.settle(values, layers, environ, Path(root)))
-
-
-def apply_thread_budget(settings: Settings, environ: MutableMapping[str, str] | None = None) -> None:
-    """Set the thread-count variables that are not set, so that the workers share the CPUs.
-
-    It has to run before numpy is imported, which fixes OpenBLAS's threads, and before the workers are forked.
-    """
-    environ = os.environ if environ is None else environ
-    environ.update(cpus.thread_budget(cpus.available(), settings.workers, environ))
-
-
-def table() -> str:
-    """Markdown: every setting with its key in prefork.yaml, its flags, its variables, its default and its meaning."""
-    return markdown(abouts(), msgspec.structs.asdict(Settings()))
