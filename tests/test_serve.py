@@ -244,7 +244,7 @@ LOADS = """
 @pytest.mark.parametrize("preload", [False, True])
 def test_load_runs_once_in_each_worker_after_the_fork(tmp_path: Path, preload: bool):
     """load() runs exactly once in every worker; the constructor in the worker too, or in the master under preload."""
-    flags = ["--workers", "3", *(["--preload-app"] if preload else [])]
+    flags = ["--workers", "3", *(["--preload-app", "--trial-timeout", "0"] if preload else [])]
     with serving(tmp_path, LOADS, *flags) as running:
         loads = tmp_path / "loads"
         wait_until(lambda: len(loads.read_text().splitlines()) == 3, "three loads")

@@ -93,8 +93,9 @@ class AsgiFront:
             return
         request.times.append(clock())
         client = scope.get(CLIENT) or Receiving(receive)
-        response = await self._respond(request, client)
-        if response is None:
+        answer = self._respond(request, client)
+        response = answer if isinstance(answer, Response) else await answer
+        if response is None:  # the client has gone
             return
         request.status = response.status
         if response.stream is None:
@@ -130,12 +131,12 @@ class AsgiFront:
         error.headers = (("Connection", "close"),)
         return error
 
-    async def _respond(self, request: Request, client: Client) -> Response | None:
-        """The response, or None where the client has gone meanwhile."""
+    def _respond(self, request: Request, client: Client) -> Response | Awaitable[Response | None]:
+        """The response, or what to await for it; that gives None where the client has gone meanwhile."""
         service = self._service
         if not service.calls_model(request):
             if request.route is not None and request.route.off_loop:
-                return await asyncio.to_thread(service.answer, request)
+                return asyncio.to_thread(service.answer, request)
             return service.answer(request)
         if self._seconds or deadlines.HEADER in request.headers:
             try:
@@ -144,10 +145,10 @@ class AsgiFront:
             except BadRequest as error:
                 return service.refuse(request, error)
         if self._async:
-            return await self._on_loop(request, client)
+            return self._on_loop(request, client)
         if self._threads is None:
             return service.answer(request)
-        return await self._on_thread(request, client, self._threads)
+        return self._on_thread(request, client, self._threads)
 
     async def _on_loop(self, request: Request, client: Client) -> Response | None:
         patience = Patience(client, request.deadline)
