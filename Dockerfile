@@ -28,7 +28,8 @@ ENV APP_ROOT=/opt/app-root \
     NUMBA_CACHE_DIR=/tmp/numba \
     TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    PREFORK_DRAIN_GRACE=5
 
 COPY pyproject.toml README.md LICENSE /usr/src/prefork/
 COPY server /usr/src/prefork/server
