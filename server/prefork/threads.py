@@ -8,6 +8,7 @@ A job that nobody waits for any more is never begun; a thread that stays with on
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import deque
@@ -19,6 +20,13 @@ from prefork.http import Response
 
 _AHEAD = 16
 """How many parts of a stream may wait for the client before the model is held back."""
+
+_SWITCH = 0.0005
+"""Seconds after which a thread that waits for the interpreter has it handed over.
+
+With Python's 0.005 a model whose many small calls each let go of the interpreter for a moment keeps the event loop out for a
+second at a time on a busy machine: every such moment starts the 0.005 anew.
+"""
 
 Future = asyncio.Future["Response | None"]
 
@@ -122,6 +130,7 @@ class ModelThreads:
     def _start(self) -> asyncio.AbstractEventLoop:
         # In the worker and on its loop: threads do not survive a fork.
         self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(min(_SWITCH, sys.getswitchinterval()))
         for number in range(self._count):
             threading.Thread(target=self._work, name=f"model-{number}", daemon=True).start()
         return self._loop
