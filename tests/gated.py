@@ -19,7 +19,7 @@ import httpx
 from running import Running, serving, wait_until
 
 _HEAD = """
-import asyncio, os, pathlib, time
+import asyncio, os, pathlib, threading, time
 
 PLACE = pathlib.Path(os.environ["PLACE"])
 
@@ -27,7 +27,9 @@ def number(X):
     return int(X[0][0])
 
 def mark(what, n):
-    (PLACE / f"{what}.{n}").write_text(str(os.getpid()))
+    new = PLACE / f"{what}.{n}.{os.getpid()}.{threading.get_ident()}"
+    new.write_text(str(os.getpid()))
+    new.rename(PLACE / f"{what}.{n}")
 
 def held(n):
     return (PLACE / f"hold.{n}").exists()

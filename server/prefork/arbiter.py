@@ -328,14 +328,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         """Let the workers say that they are not ready, and answer, for `drain_grace`; whether nobody was impatient."""
         self.app.board.drain()
         deadline = time.monotonic() + self.app.settings.drain_grace
-        while self._some_have_loaded() and (left := deadline - time.monotonic()) > 0:
+        while self.WORKERS and listener.is_open(self.LISTENERS) and (left := deadline - time.monotonic()) > 0:
             if _IMPATIENT & set(self.wait_for_signals(timeout=left)):
                 return False
             self.reap_workers()
         return True
-
-    def _some_have_loaded(self) -> bool:
-        return any(worker.slot.has(balance.LOADED) for worker in self.WORKERS.values())
 
     def _tell_all(self, how: signal.Signals) -> None:
         for worker in list(self.WORKERS.values()):

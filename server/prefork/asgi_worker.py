@@ -21,6 +21,7 @@ from prefork.connection import FIRST_REQUEST, Connection
 from prefork.worker import LINGER, Serving
 
 _TICK = 1.0
+_NEVER = 10**6
 _GLANCE = 0.02
 """Seconds between two looks at what is left while the worker leaves."""
 
@@ -148,5 +149,5 @@ def _for_reading(cfg: Any, seconds: float) -> Any:
     """The configuration of connections, whose `timeout` is how long gunicorn waits for the next piece of a body."""
     reading = copy(cfg)
     reading.settings = {**cfg.settings, "timeout": copy(cfg.settings["timeout"])}
-    reading.set("timeout", math.ceil(seconds))
+    reading.set("timeout", math.ceil(seconds) or _NEVER)  # to gunicorn 0 is 30
     return reading

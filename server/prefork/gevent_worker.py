@@ -42,11 +42,13 @@ class GeventWorker(Serving, ggevent.GeventWorker):
         super().load_wsgi()
         self.wsgi = received_by(self.wsgi, self.slot.board)
 
-    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:  # noqa: ARG002 - gunicorn calls it so
         """Serve one connection."""
         client.settimeout(None)
         self._fresh.add(gevent.getcurrent())
-        super().handle(listener, client if self.cfg.is_ssl else Guest(client, self.app.settings.read_timeout), addr)
+        guest = client if self.cfg.is_ssl else Guest(client, self.app.settings.read_timeout)
+        # It is only asked for its own address, which the listener has lost once the worker leaves.
+        super().handle(client, guest, addr)
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
         """Serve one request."""

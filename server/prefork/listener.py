@@ -104,12 +104,17 @@ def listen(listeners: Iterable[Any], backlog: int) -> None:
     The kernel lets two processes bind one port as long as neither listens.
     """
     for listener in listeners:
-        if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        if is_open((listener,)):
             continue
         try:
             listener.listen(backlog)
         except OSError as error:
             raise _refused(listener.getsockname(), error) from None
+
+
+def is_open(listeners: Iterable[Any]) -> bool:
+    """Whether one of the ports is open, whichever process has opened it."""
+    return any(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for listener in listeners)
 
 
 def limit_silence(listeners: Iterable[Any], seconds: float) -> None:

@@ -159,6 +159,11 @@ class _Talk(gthread.TConn):
     worker: ThreadWorker
     guest: Guest | None = None
     queued = 0.0
+    idle_since = 0.0
+
+    def set_timeout(self) -> None:
+        super().set_timeout()
+        self.idle_since = time.monotonic()
 
     def init(self) -> None:
         is_new = not self.initialized
@@ -195,6 +200,7 @@ class ThreadWorker(Serving, gthread.ThreadWorker):
         """Give a thread a request that has arrived whole: no thread waits for a client."""
         more = self._needed(conn)
         if not more:
+            self._arriving.pop(conn, None)
             self._enqueue(conn)
             return
         if conn not in self._arriving:
@@ -281,8 +287,6 @@ class ThreadWorker(Serving, gthread.ThreadWorker):
     def _on_more(self, conn: _Talk, client: socket.socket) -> None:
         self.poller.unregister(client)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        if not self._needed(conn):
-            del self._arriving[conn]
         self.enqueue_req(conn)
 
     def _give_up(self, conn: _Talk) -> None:
@@ -346,9 +350,8 @@ class ThreadWorker(Serving, gthread.ThreadWorker):
             listener.close()
 
     def _cap_keepalive(self, deadline: float) -> None:
-        # A connection's `timeout` is the end of its keepalive, so this is LINGER after its last answer.
         for conn in self.keepalived_conns:
-            conn.timeout = min(conn.timeout, deadline, conn.timeout - self.cfg.keepalive + LINGER)
+            conn.timeout = min(conn.timeout, deadline, conn.idle_since + LINGER)
         for conn in (*self.pending_conns, *self._arriving):
             conn.timeout = min(conn.timeout, time.monotonic() + LINGER)
 
