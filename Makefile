@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 PYTEST_ARGS ?=
+# Most tests wait for processes, so one more at a time than there are cores; 0 runs them one after the other.
+JOBS ?= $(shell expr $$(nproc) + 1)
 BENCH_ARGS ?=
 
 .PHONY: help setup check lint test format bench clean
@@ -34,7 +36,7 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports --no-logo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --cov --cov-report=term $(PYTEST_ARGS)
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .
