@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from prefork import arbiter
 from prefork.application import Front
+from prefork.processes import arbiter
 from prefork.settings import Settings
 
 PLACE = Path(os.environ["PROBE_DIR"])

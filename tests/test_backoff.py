@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefork.backoff import Backoff
+from prefork.processes.backoff import Backoff
 
 
 class Clock:

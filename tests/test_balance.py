@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefork.balance import ACCEPTING, LOADED, PATIENCE, Board, Gate
+from prefork.processes.balance import ACCEPTING, LOADED, PATIENCE, Board, Gate
 from watched import Watched, until
 
 

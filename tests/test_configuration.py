@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from gunicorn.config import Config
 
-from prefork.asgi_worker import AsgiWorker
-from prefork.configuration import configure, effective
 from prefork.errors import SettingError
-from prefork.gevent_worker import GeventWorker
+from prefork.processes.asgi_worker import AsgiWorker
+from prefork.processes.configuration import configure, effective
+from prefork.processes.gevent_worker import GeventWorker
+from prefork.processes.wsgi_workers import SyncWorker, ThreadWorker
 from prefork.settings import Settings
-from prefork.wsgi_workers import SyncWorker, ThreadWorker
 
 
 def configured(**settings):

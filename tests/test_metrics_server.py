@@ -14,9 +14,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from prefork import metrics_port
 from prefork.metrics import Ledger
-from prefork.metrics_port import MetricsPort
+from prefork.processes import metrics_port
+from prefork.processes.metrics_port import MetricsPort
 from prefork.settings import Settings
 from running import free_port, serving, wait_until
 from watched import Watched, of_session, stat, until

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefork.balance import LOADED, Board
-from prefork.roster import plan
+from prefork.processes.balance import LOADED, Board
+from prefork.processes.roster import plan
 
 AGES = count()
 

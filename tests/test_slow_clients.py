@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gated import body, gated, of_class, request
-from prefork.arrival import LOOK, needed
+from prefork.processes.arrival import LOOK, needed
 from running import wait_until
 
 each_class = pytest.mark.parametrize("worker_class", ["asgi", "sync", "gthread", "gevent"])

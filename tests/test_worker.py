@@ -162,7 +162,7 @@ def test_pipelined_requests_are_answered_in_order(served):
 def test_the_parser_in_c_is_used(served):
     """Connections of the ASGI worker are parsed by gunicorn_h1c where it is installed."""
     gunicorn_h1c = pytest.importorskip("gunicorn_h1c")
-    from prefork.connection import Connection
+    from prefork.processes.connection import Connection
 
     assert Connection._h1c_protocol_class is gunicorn_h1c.H1CProtocol
     # gunicorn reads what it has found out from the class that is its own:

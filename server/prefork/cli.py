@@ -107,7 +107,7 @@ def start(settings: Settings, unused: Sequence[str] = ()) -> int:
     for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
         click.echo(f"prefork: {note}", err=True)
     apply_thread_budget(settings)
-    from prefork import arbiter
+    from prefork.processes import arbiter
 
     return arbiter.run(settings)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from prefork import child
+from prefork.processes import child
 
 Say = Callable[[dict[str, Any]], None]
 

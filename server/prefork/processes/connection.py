@@ -10,9 +10,9 @@ from typing import Any
 
 from gunicorn.asgi.protocol import ASGIProtocol
 
-from prefork import refusal
 from prefork.asgi import CLIENT
-from prefork.balance import DRAINING
+from prefork.processes import refusal
+from prefork.processes.balance import DRAINING
 
 FIRST_REQUEST = 5.0
 """Seconds for which a connection may be silent where `keepalive` is 0."""

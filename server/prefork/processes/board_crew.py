@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from prefork import balance
 from prefork.crew import Colleague
+from prefork.processes import balance
 
 
 class BoardCrew:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol, TypeVar
 
-from prefork.balance import LOADED, Slot
+from prefork.processes.balance import LOADED, Slot
 
 
 class Hand(Protocol):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
-from prefork.listener import AddressError
 from prefork.metrics import Ledger, page
 from prefork.metrics.custom import labels
+from prefork.processes.listener import AddressError
 from prefork.settings import Settings
 
 _PATIENCE = 10.0

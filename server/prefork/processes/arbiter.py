@@ -18,13 +18,14 @@ from gunicorn import sock
 from gunicorn.errors import HaltServer
 
 import prefork
-from prefork import application, balance, child, ending, gunicorn_app, listener, metrics, roster
-from prefork.backoff import Backoff
+from prefork import application, metrics
 from prefork.errors import ModelLoadError, PreloadRefused, StartupError
 from prefork.metrics import families
-from prefork.service_process import ServiceProcess
+from prefork.processes import balance, child, ending, gunicorn_app, listener, roster
+from prefork.processes.backoff import Backoff
+from prefork.processes.service_process import ServiceProcess
+from prefork.processes.worker import ADDRESS_TAKEN
 from prefork.settings import Settings
-from prefork.worker import ADDRESS_TAKEN
 
 _QUICK = 1.0
 """Seconds that INT and QUIT leave a worker before it is killed."""

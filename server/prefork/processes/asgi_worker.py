@@ -15,10 +15,10 @@ from typing import Any
 
 from gunicorn.workers.gasgi import ASGIWorker
 
-from prefork.acceptor import Acceptor
-from prefork.balance import Gate
-from prefork.connection import FIRST_REQUEST, Connection
-from prefork.worker import LINGER, Serving
+from prefork.processes.acceptor import Acceptor
+from prefork.processes.balance import Gate
+from prefork.processes.connection import FIRST_REQUEST, Connection
+from prefork.processes.worker import LINGER, Serving
 
 _TICK = 1.0
 _NEVER = 10**6

@@ -18,10 +18,10 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
-from prefork import balance, child, listener, stacks
-from prefork.board_crew import BoardCrew
 from prefork.metrics import Account
-from prefork.watch import Watch
+from prefork.processes import balance, child, listener, stacks
+from prefork.processes.board_crew import BoardCrew
+from prefork.processes.watch import Watch
 
 ADDRESS_TAKEN = 5
 """The exit status of a worker that could not open the port."""

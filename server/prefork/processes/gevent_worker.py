@@ -18,8 +18,8 @@ from gevent.server import StreamServer
 from gunicorn.sock import ssl_context
 from gunicorn.workers import ggevent
 
-from prefork.guest import Guest, received_by
-from prefork.worker import LINGER, Serving
+from prefork.processes.guest import Guest, received_by
+from prefork.processes.worker import LINGER, Serving
 
 _GLANCE = 0.1
 """Seconds between two looks at whether to leave."""

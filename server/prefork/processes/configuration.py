@@ -16,7 +16,7 @@ from gunicorn.app.base import Application
 from gunicorn.config import Config
 
 from prefork.errors import SettingError
-from prefork.log import Log
+from prefork.processes.log import Log
 from prefork.settings import Settings
 
 _OURS = {
@@ -77,19 +77,19 @@ def _mapped(settings: Settings) -> dict[str, Any]:
 
 def _worker_class(name: str) -> type:
     if name == "asgi":
-        from prefork.asgi_worker import AsgiWorker
+        from prefork.processes.asgi_worker import AsgiWorker
 
         return AsgiWorker
     if name == "gevent":
         return _gevent()
-    from prefork import wsgi_workers
+    from prefork.processes import wsgi_workers
 
     return wsgi_workers.ThreadWorker if name == "gthread" else wsgi_workers.SyncWorker
 
 
 def _gevent() -> type:
     try:
-        from prefork.gevent_worker import GeventWorker
+        from prefork.processes.gevent_worker import GeventWorker
     except (ImportError, RuntimeError) as error:
         raise SettingError(f"worker_class: gevent is not installed: pip install 'prefork[gevent]' ({error})") from None
     return GeventWorker

@@ -10,15 +10,15 @@ from gunicorn import sock, util
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers import base
 
-from prefork import listener, refusal
 from prefork.application import Front
-from prefork.balance import Board
-from prefork.configuration import configure, effective
 from prefork.guard import Preload
-from prefork.heartbeat import Heartbeat
 from prefork.metrics import Account, Ledger
-from prefork.metrics_port import MetricsPort
 from prefork.model import Model
+from prefork.processes import listener, refusal
+from prefork.processes.balance import Board
+from prefork.processes.configuration import configure, effective
+from prefork.processes.heartbeat import Heartbeat
+from prefork.processes.metrics_port import MetricsPort
 from prefork.settings import Settings
 
 

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from prefork import balance
-from prefork.listener import waiting
+from prefork.processes import balance
+from prefork.processes.listener import waiting
 
 _HOLD = 0.001
 _REST = 1.0

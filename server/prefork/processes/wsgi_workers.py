@@ -18,11 +18,12 @@ from typing import Any
 
 from gunicorn.workers import gthread, sync
 
-from prefork import balance, deadlines, refusal
-from prefork.arrival import LOOK, needed
-from prefork.guest import Guest, has_gone, received_by
-from prefork.listener import waiting
-from prefork.worker import LINGER, Serving
+from prefork import deadlines
+from prefork.processes import balance, refusal
+from prefork.processes.arrival import LOOK, needed
+from prefork.processes.guest import Guest, has_gone, received_by
+from prefork.processes.listener import waiting
+from prefork.processes.worker import LINGER, Serving
 
 _SILENCE = 5.0
 """Seconds within which a new connection has to say something."""

@@ -1,0 +1,1 @@
+"""The server's own processes: gunicorn's arbiter and workers, with what Prefork adds. Nothing above knows gunicorn."""
