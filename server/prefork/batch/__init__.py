@@ -1,0 +1,1 @@
+"""One call of the model for many requests."""

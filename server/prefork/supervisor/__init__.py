@@ -1,0 +1,1 @@
+"""The one process that loads, watches, replaces, drains and kills the processes of models."""
