@@ -116,7 +116,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (place / name).chmod(0o755)
     own = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
     own["PREDICTIVE_UNIT_METRICS_SERVICE_PORT"] = "0"  # else Seldon's command takes 6000
-    return {**os.environ, **own, "PYTHONPATH": str(SOURCE), "PREFORK_HOST": "127.0.0.1"}
+    return {**os.environ, **own, "PYTHONPATH": str(SOURCE), "PREFORK_ADDRESS": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def started(folder: Path, *args: str, **env: str) -> Iterator[Running]:
     command = [*COMMAND, *(arg.format(port=port, metrics=metrics) for arg in args)]
     env = {"PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "0", **env}  # 6000 may be taken
     said = {name: value.format(port=port, metrics=metrics) for name, value in env.items()}
-    full = {**ENV, "PREFORK_HOST": "127.0.0.1", **said}
+    full = {**ENV, "PREFORK_ADDRESS": "127.0.0.1", **said}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=full, stdout=out, stderr=out)
     running = Running(process, port, log)

@@ -266,7 +266,7 @@ def test_run_serves(image, service_type, tmp_path):
         "PERSISTENCE": "0",
         "PORT": str(port),
         "PREDICTIVE_UNIT_METRICS_SERVICE_PORT": "0",
-        "PREFORK_HOST": "127.0.0.1",
+        "PREFORK_ADDRESS": "127.0.0.1",
     }
     with log.open("wb") as out:
         process = subprocess.Popen([BIN / "run"], env={**env, "GUNICORN_WORKERS": "1"}, stdout=out, stderr=out)

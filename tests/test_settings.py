@@ -12,6 +12,7 @@ import pytest
 
 from prefork import settings
 from prefork.errors import SettingError
+from prefork.settings import setting
 
 ROOT = Path(__file__).parents[1]
 ENVIRON_OF_TRUTH = {"1": True, "true": True, "T": True, "Yes": True, "ON": True}
@@ -53,7 +54,7 @@ def test_defaults(load):
 def test_the_struct_has_the_defaults_that_load_gives(load):
     """`Settings()` and `load()` with nothing said differ in the address only, which depends on the machine."""
     loaded = load()
-    plain = settings.Settings(bind=loaded.bind, host=loaded.host)
+    plain = settings.Settings(bind=loaded.bind, address=loaded.address)
     assert plain == loaded
 
 
@@ -190,7 +191,7 @@ def test_values_are_read_from_every_form(load):
         ({"bind": ":80"}, {}, "0.0.0.0:80"),
         ({"bind": "unix:/tmp/a.sock"}, {"PORT": "1"}, "unix:/tmp/a.sock"),
         ({"bind": "127.0.0.1:1,127.0.0.1:2"}, {}, "127.0.0.1:1,127.0.0.1:2"),
-        ({"host": "::1"}, {}, "[::1]:9000"),
+        ({"address": "::1"}, {}, "[::1]:9000"),
         ({"port": "4"}, {"GUNICORN_BIND": "127.0.0.1:6"}, "127.0.0.1:4"),
         ({}, {"GUNICORN_BIND": "127.0.0.1:6", "PORT": "1"}, "127.0.0.1:6"),
         ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "0.0.0.0:9000"),
@@ -419,3 +420,21 @@ def test_reading_settings_does_not_import_numpy():
     command = [sys.executable, "-c", code]
     out = subprocess.run(command, env={**os.environ, "PYTHONPATH": "server"}, cwd=ROOT, capture_output=True, check=True)
     assert out.stdout == b"False\n"
+
+
+@pytest.mark.parametrize("said", ["a,b", ["a", "b"], ("a,b",), [" a", "b "], "a,,b"])
+def test_several_values(said):
+    """A setting of several values takes a list, text with commas and a flag that is repeated."""
+    assert setting.several(setting.text)(said) == ("a", "b")
+
+
+def test_a_repeated_flag_gathers(load):
+    """`--load-model a --load-model b` is both; where it is not said the default holds."""
+    assert load({"load_model": ("a", "b")}).load_model == ("a", "b")
+    assert load().load_model == ()
+
+
+def test_host_is_no_address(load):
+    """`--host 0.0.0.0`, which other servers take, is refused with what to say instead."""
+    with pytest.raises(SettingError, match="--address"):
+        load({"host": "0.0.0.0"})

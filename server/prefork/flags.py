@@ -15,7 +15,7 @@ import click
 
 from prefork.errors import SettingError, StartupError
 from prefork.settings import abouts
-from prefork.settings.setting import FALSE, TRUE, boolean
+from prefork.settings.setting import FALSE, TRUE, About, boolean
 
 _UNUSED = "unused_"
 _WORDS = {word for word in TRUE | FALSE if len(word) > 1} | {"0", "1"}
@@ -44,9 +44,11 @@ class Switch(click.Option):
 
 def of_settings() -> list[click.Parameter]:
     """An option for each setting that has flags, in the table's order, and `-p name=value`."""
-    options = [
+    options: list[click.Parameter] = [
         Switch([name, *about.flags.split()], words, about.text)
         if (words := getattr(about.read, "words", ()))
+        else _many(name, about)
+        if getattr(about.read, "many", False)
         else _option(name, about.flags.split(), about.text, is_boolean=about.read is boolean)
         for name, about in abouts().items()
         if about.flags.startswith("-")
@@ -134,6 +136,14 @@ def _one_word(name: str, value: str) -> str:
         return name if boolean(value) else f"--no-{name.removeprefix('--')}"
     except ValueError as error:
         raise SettingError(f"{name} {value}: {error}") from None
+
+
+def _many(name: str, about: About) -> click.Option:
+    """One that may be repeated; None where it is not there, as the others are."""
+    names = [name, *about.flags.split()]
+    return click.Option(
+        names, multiple=True, metavar="VALUE", help=about.text, callback=lambda _1, _2, said: said or None
+    )
 
 
 def _option(name: str, names: Sequence[str], text: str, *, is_boolean: bool, hidden: bool = False) -> click.Option:

@@ -16,7 +16,7 @@ from prefork.cli import start
 from prefork.errors import SettingError
 from prefork.settings import load
 
-_DEFAULTS = {"workers": 1, "threads": 1, "host": "0.0.0.0", "port": 9000, "metrics_port": 6000}  # noqa: S104 - Seldon's containers
+_DEFAULTS = {"workers": 1, "threads": 1, "address": "0.0.0.0", "port": 9000, "metrics_port": 6000}  # noqa: S104 - Seldon's containers
 _SERVICE_TYPES = ("MODEL", "ROUTER", "TRANSFORMER", "COMBINER", "OUTLIER_DETECTOR")
 
 

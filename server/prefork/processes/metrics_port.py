@@ -94,5 +94,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _host(settings: Settings) -> str:
     bind = settings.bind.partition(",")[0]
-    host = settings.host if bind.startswith(("unix:", "fd://")) else bind.rpartition(":")[0].strip("[]")
-    return host or settings.host or "127.0.0.1"
+    host = settings.address if bind.startswith(("unix:", "fd://")) else bind.rpartition(":")[0].strip("[]")
+    return host or settings.address or "127.0.0.1"

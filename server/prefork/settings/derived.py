@@ -33,8 +33,8 @@ def settle(values: dict[str, Any], layers: Sequence[Layer], environ: Mapping[str
 def _address(
     values: Mapping[str, Any], layers: Sequence[Layer], environ: Mapping[str, str], root: Path
 ) -> dict[str, Any]:
-    host = values.get("host") or address.default_host(environ, root)
+    host = values.get("address") or address.default_host(environ, root)
     port = values.get("port", 9000)
-    parts = min(rank("host", layers), rank("port", layers))
+    parts = min(rank("address", layers), rank("port", layers))
     bind = values.get("bind") if rank("bind", layers) <= parts else None
-    return {"host": host, "port": port, "bind": address.complete(bind or address.join(host, port), port)}
+    return {"address": host, "port": port, "bind": address.complete(bind or address.join(host, port), port)}

@@ -167,6 +167,18 @@ def one_of(*words: str) -> Reader:
     return read
 
 
+def several(read: Reader) -> Reader:
+    """A reader of several values: a list, text with commas, or what a repeated flag has gathered."""
+
+    def read_all(raw: Any) -> tuple[Any, ...]:
+        given = raw if isinstance(raw, list | tuple) else [raw]
+        words = [word for each in given for word in (each.split(",") if isinstance(each, str) else [each])]
+        return tuple(read(word.strip() if isinstance(word, str) else word) for word in words if word != "")
+
+    read_all.many = True  # type: ignore[attr-defined]
+    return read_all
+
+
 def mapping(raw: Any) -> dict[str, Any]:
     """A mapping with text keys, or the YAML or JSON text of one."""
     value = raw

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.settings import address, parameters
+from prefork.settings.hosting import Hosting
 from prefork.settings.setting import About, either, segment, size, version_label, whole
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(Hosting, frozen=True, kw_only=True):
     """What the server was told. Durations are seconds, sizes are bytes.
 
     `notes` is no setting: sentences for the log about what was said and has no effect.
@@ -76,20 +77,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bind: Annotated[
         str,
         About(
-            "The address to listen on: `host:port`, `[v6]:port`, `unix:path`. It wins over `host` and `port` unless they "
+            "The address to listen on: `host:port`, `[v6]:port`, `unix:path`. It wins over `address` and `port` unless they "
             "come from a source before its own.",
             "--bind -b",
             "GUNICORN_BIND",
-            "`host:port`",
+            "`address:port`",
             read=address.read,
         ),
     ] = ""
-    host: Annotated[
+    address: Annotated[
         str,
         About(
-            "The host to listen on.",
-            "--host",
-            "PREFORK_HOST",
+            "The interface to listen on.",
+            "--address",
+            "PREFORK_ADDRESS",
             "`0.0.0.0` in a container, `127.0.0.1` outside one",
         ),
     ] = ""

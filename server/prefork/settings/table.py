@@ -25,7 +25,7 @@ def _code(names: str) -> str:
 
 
 def _plain(default: Any) -> str:
-    if default in ("", None) or default == {}:
+    if default in ("", None, ()) or default == {}:
         return "none"
     return (
         f"`{str(default).lower()}`"
