@@ -14,6 +14,7 @@ import msgspec
 
 from prefork import openapi
 from prefork.asgi import AsgiFront
+from prefork.catalogue import Served, Single
 from prefork.crew import Crew
 from prefork.endpoints import Site
 from prefork.errors import PreforkError
@@ -70,7 +71,8 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
     with meter.loading():
         model.load()
     instance = LocalInstance(model)
-    service = Service(Site(instance, settings, _context(settings), _metadata(model), model.described, meter))
+    catalogue = Single(Served(instance, _metadata(model), model.described))
+    service = Service(Site(catalogue, settings, _context(settings), meter))
     app, close_front = _front(service, model, settings)
 
     def close() -> None:

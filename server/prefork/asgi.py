@@ -50,7 +50,7 @@ class AsgiFront:
         self._service = service
         settings = service.site.settings
         self._threads = ModelThreads(threads, settings.timeout, self._report_stuck) if threads else None
-        self._async = service.instance.is_async
+        self._async = service.site.catalogue.is_async
         self._meter = service.site.meter
         self._limit = settings.max_body_size
         self._seconds = settings.request_timeout
@@ -197,7 +197,7 @@ class AsgiFront:
 
     def _glimpse(self, request: Request) -> None:
         """Keep to a V2 request's own `timeout` before it is decoded: that will be its thread's business."""
-        timeout = timeouts.glimpse(request, self._service.instance.spec)
+        timeout = timeouts.glimpse(request, self._service.site.catalogue.main().spec)
         if timeout is not None:
             request.deadline = min(request.deadline, request.arrived + timeout)
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from prefork.catalogue import Catalogue
 from prefork.crew import Colleague, Crew
 from prefork.http import Response
-from prefork.payload import ModelSpec
 from prefork.protocols import json
 
 
@@ -39,8 +39,9 @@ class Readiness(msgspec.Struct, omit_defaults=True):
     trouble: str = ""
 
 
-def encode(spec: ModelSpec, crew: Crew, *, is_ready: bool) -> Response:
+def encode(catalogue: Catalogue, crew: Crew, *, is_ready: bool) -> Response:
     """200 or 503, with the body."""
+    spec = catalogue.main().spec
     workers = [_worker(each) for each in crew.colleagues()]
     is_loaded = any(each.state == "ready" for each in workers)
     model = ModelState(spec.name, spec.version, ready=is_loaded, workers=workers)

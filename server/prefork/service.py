@@ -46,14 +46,13 @@ class Mount(Protocol):
 
 
 class Service:
-    """The endpoints of one instance.
+    """The endpoints over a catalogue of models.
 
     `answer` and `answer_async` never raise; a stream's later failure becomes its last event.
     """
 
     def __init__(self, site: Site, mount: Mount | None = None) -> None:
         self.site = site
-        self.instance = site.instance
         self.mount = mount
         self.router = Router(ROUTES)
 
@@ -127,7 +126,7 @@ class Service:
         is_bounded = request.deadline != math.inf
         if is_bounded:
             deadlines.check_queue(request)
-        answers = self.instance.infer(call.payload)
+        answers = call.instance.infer(call.payload)
         if call.event is None:
             answer = _only(answers)
             self._answered(request, call, answer)
@@ -160,13 +159,13 @@ class Service:
         self.site.meter.custom.record(metrics, method)
 
     def _check_stream(self, call: Call) -> None:
-        is_stream = self.instance.spec.streams and call.payload.method == "predict"
+        is_stream = call.instance.spec.streams and call.payload.method == "predict"
         if is_stream and call.event is None and not call.of_stream:
             raise NotImplementedHere("this model streams its answers: ask at /v2/models/NAME/generate_stream")
 
     async def _run_async(self, request: Request, call: Call) -> Response:
         self._begin(request, call)
-        answers = self.instance.infer_async(call.payload)
+        answers = call.instance.infer_async(call.payload)
         if call.event is None:
             answer = await _only_async(answers)
             self._answered(request, call, answer)

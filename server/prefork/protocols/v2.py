@@ -338,13 +338,13 @@ def encode_error(error: PreforkError) -> Response:
 # Metadata
 
 
-def encode_metadata(spec: ModelSpec) -> Response:
-    """What the model takes and gives. What it does not say is shown as FP64 and [-1], no inputs or outputs as []."""
+def encode_metadata(spec: ModelSpec, versions: Sequence[str] = ()) -> Response:
+    """What the model takes and gives, and which of its versions are ready, if not only this one. What it does not say is shown as FP64 and [-1], no inputs or outputs as []."""
     return Response(
         json.encode(
             {
                 "name": spec.name,
-                "versions": [spec.version],
+                "versions": list(versions) or [spec.version],
                 "platform": spec.platform,
                 "inputs": [_metadata(tensor) for tensor in spec.inputs or ()],
                 "outputs": [_metadata(tensor) for tensor in spec.outputs or ()],
