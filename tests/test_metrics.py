@@ -324,3 +324,45 @@ def test_every_metric_has_a_good_name():
         assert not family.name.endswith("_total")
         assert family.kind != "histogram" or family.name.endswith("_seconds")
         assert family.text.endswith(".")
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def exemplars_of(client):
+    """Those of the requests' durations on the OpenMetrics page: the bucket's bound, and the exemplar."""
+    text = client.get("/metrics", headers={"accept": OPENMETRICS}).text
+    families = {family.name: family for family in parse_openmetrics(text)}
+    found = families["prefork_request_duration_seconds"].samples
+    return [(float(each.labels["le"]), each.exemplar) for each in found if each.exemplar]
+
+
+def test_an_exemplar_has_the_trace_of_the_newest_request(front):
+    """Under `tracing` the bucket of a request's duration names its trace, the duration and when it was; one newer replaces it."""
+    with Client(Echo, front, tracing=True) as client:
+        for trace in ("a" * 32, TRACE):
+            client.post("/predict", json=BODY, headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+        found = exemplars_of(client)
+        assert TRACE in {exemplar.labels["trace_id"] for _, exemplar in found}
+        for bound, exemplar in found:
+            assert 0 < exemplar.value <= bound
+            assert abs(float(exemplar.timestamp) - time.time()) < 60
+
+
+@pytest.mark.parametrize("header", ["", "00-abc-00f067aa0ba902b7-01", f"00-{'0' * 32}-00f067aa0ba902b7-01", TRACE])
+def test_a_header_that_is_no_traceparent_is_no_exemplar(front, header):
+    """What is malformed, and the trace of zeros, which is invalid, are passed over."""
+    with Client(Echo, front, tracing=True) as client:
+        assert client.post("/predict", json=BODY, headers={"traceparent": header}).status_code == 200
+        assert exemplars_of(client) == []
+
+
+def test_there_are_no_exemplars_unless_asked_for(front):
+    """Without `tracing` the header is not looked at, and the classic format has none in any case."""
+    headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+    with Client(Echo, front) as client:
+        client.post("/predict", json=BODY, headers=headers)
+        assert exemplars_of(client) == []
+    with Client(Echo, front, tracing=True) as client:
+        client.post("/predict", json=BODY, headers=headers)
+        assert TRACE not in client.get("/metrics").text

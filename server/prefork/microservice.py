@@ -61,7 +61,7 @@ command = _Command(
             ["--service-type"], type=click.Choice(_SERVICE_TYPES), help="Accepted: every path is always served."
         ),
         *flags.of_settings(),
-        *flags.unused(["persistence", "tracing", "debug"], is_boolean=True),
+        *flags.unused(["persistence", "debug"], is_boolean=True),
         *flags.unused(["grpc-port", "grpc-threads", "grpc-workers"]),
     ],
     help="Serve the class INTERFACE_NAME (`Iris`, or `pkg.module.Class`).",

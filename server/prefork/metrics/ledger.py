@@ -71,7 +71,7 @@ class Ledger:
 class Account:
     """One process's numbers.
 
-    cells: all words as float64; `cell` says where a series is in it. A series that several threads write is written under
+    cells, words: all of them as float64 and as int64; `cell` says where a series is in it. A series that several threads write is written under
     `lock`.
     """
 
@@ -80,23 +80,23 @@ class Account:
         self.number = number
         self.lock = threading.Lock()
         self.cells = memory.cast("d")
-        self._words = memory.cast("q")
+        self.words = memory.cast("q")
         self._bytes = memory
         self._places: dict[bytes, int] = {}
 
     @property
     def owner(self) -> int:
         """The pid of the process whose gauges these are; 0 for nobody, -1 for a process that is still to say them."""
-        return self._words[_OWNER]
+        return self.words[_OWNER]
 
     @owner.setter
     def owner(self, pid: int) -> None:
-        self._words[_OWNER] = pid
+        self.words[_OWNER] = pid
 
     def begin(self) -> None:
         """Go on, in this process, with what is there. `owner` is to be set once the gauges are this process's own."""
         self.lock = threading.Lock()
-        self._words[_USED] = max(self._words[_USED], _ENTRIES)
+        self.words[_USED] = max(self.words[_USED], _ENTRIES)
         self._places = {key: at for key, at, _ in self.entries()}
 
     def free(self) -> None:
@@ -116,20 +116,20 @@ class Account:
 
     def entries(self) -> Iterator[tuple[bytes, int, int]]:
         """Each series' key, place and width."""
-        at, end = _ENTRIES, self._words[_USED]
-        while at < end and (head := self._words[at]):
+        at, end = _ENTRIES, self.words[_USED]
+        while at < end and (head := self.words[at]):
             size, width = head & 0xFFFFFFFF, head >> 32
             start = at + 1 + (size + 7) // 8
             yield bytes(self._bytes[(at + 1) * 8 : (at + 1) * 8 + size]), start, width
             at = start + width
 
     def _append(self, key: bytes, width: int, reserve: int) -> int:
-        at = self._words[_USED]
+        at = self.words[_USED]
         start = at + 1 + (len(key) + 7) // 8
-        if start + width > len(self._words) - reserve:
+        if start + width > len(self.words) - reserve:
             return SINK
-        self._words[at] = width << 32 | len(key)
+        self.words[at] = width << 32 | len(key)
         self._bytes[(at + 1) * 8 : (at + 1) * 8 + len(key)] = key
-        self._words[_USED] = start + width
+        self.words[_USED] = start + width
         self._places[key] = start
         return start

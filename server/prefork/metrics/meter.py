@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from prefork import errors
 from prefork.http import Request
-from prefork.metrics import families, page, series
+from prefork.metrics import exemplars, families, page, series
 from prefork.metrics.custom import Custom, labels
 from prefork.metrics.families import LATENCIES, STAGES
 from prefork.metrics.ledger import Account, Ledger
@@ -43,6 +43,7 @@ class Meter:
         self._labels = labels(settings)
         self._with_worker_id = settings.metrics_worker_id
         self._cells = account.cells
+        self._exemplars = exemplars.Exemplars(account, families.DURATION) if settings.tracing else None
         self._durations: dict[str, int] = {}
         self._counts: dict[tuple[str, str, int], int] = {}
         self._stages = [series.own(account, families.STAGE, stage) for stage in STAGES]
@@ -77,6 +78,8 @@ class Meter:
         taken = clock() - before
         cells[duration + bisect_left(LATENCIES, taken)] += 1.0
         cells[duration + _SUM] += taken
+        if self._exemplars is not None and exemplars.HEADER in request.headers:
+            self._exemplars.note(path, taken, request.headers[exemplars.HEADER])
         if route is not None and route.calls_model:
             for at, now in zip(self._stages, times[1:]):  # noqa: B905 - a request may have failed at any stage
                 taken = now - before

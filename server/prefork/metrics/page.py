@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import prefork
-from prefork.metrics import families, processes, series
+from prefork.metrics import exemplars, families, processes, series
+from prefork.metrics.exemplars import Exemplar
 from prefork.metrics.families import Family
 from prefork.metrics.ledger import Account, Ledger
 
 Labels = Mapping[str, str]
 Found = dict[tuple[str, str], tuple[Family, list[tuple[Labels, list[float]]]]]
+Traced = Mapping[tuple[str, tuple[tuple[str, str], ...]], list[Exemplar | None]]
 
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -33,14 +36,16 @@ def page(ledger: Ledger, labels: Labels, accept: str = "", *, with_worker_id: bo
     except (TypeError, ValueError):  # a version that is no number
         write, content_type = exposition.choose_encoder("")
     found = _merged(ledger, labels, with_worker_id=with_worker_id)
-    return content_type, write(_Page(found, strict=content_type.startswith(_OPENMETRICS)))
+    strict = content_type.startswith(_OPENMETRICS)
+    return content_type, write(_Page(found, exemplars.newest(ledger) if strict else {}, strict=strict))
 
 
 class _Page:
     """What prometheus_client takes for a registry. strict: OpenMetrics, which has rules for names and values."""
 
-    def __init__(self, found: Found, *, strict: bool) -> None:
+    def __init__(self, found: Found, traced: Traced, *, strict: bool) -> None:
         self._found = found
+        self._traced = traced
         self._strict = strict
 
     def collect(self) -> Iterator[Any]:
@@ -50,7 +55,7 @@ class _Page:
             names = _names(family, strict=self._strict)
             if taken.isdisjoint(names):
                 taken |= names
-                yield _metric(family, rows, strict=self._strict)
+                yield _metric(family, rows, self._traced, strict=self._strict)
 
 
 def _rank(item: tuple[tuple[str, str], tuple[Family, Any]]) -> tuple[int, tuple[str, str]]:
@@ -66,7 +71,7 @@ def _names(family: Family, *, strict: bool) -> set[str]:
     return {name, f"{name}_bucket", f"{name}_count", f"{name}_sum"} if family.kind == "histogram" else {name}
 
 
-def _metric(family: Family, rows: Iterable[tuple[Labels, list[float]]], *, strict: bool) -> Any:
+def _metric(family: Family, rows: Iterable[tuple[Labels, list[float]]], traced: Traced, *, strict: bool) -> Any:
     from prometheus_client import Metric
 
     rows = sorted(rows, key=lambda row: sorted(row[0].items()))
@@ -76,9 +81,16 @@ def _metric(family: Family, rows: Iterable[tuple[Labels, list[float]]], *, stric
         name, kind = f"{name}_total", "unknown"  # OpenMetrics has no counter that falls; a reward may be negative
     metric = Metric(name, family.text, kind)
     for labels, values in rows:
-        for suffix, more, value in _samples(family, values):
-            metric.add_sample(family.name + suffix, {**labels, **more}, value)
+        beside = traced.get((family.name, tuple(labels.items())), ())
+        for (suffix, more, value), exemplar in zip_longest(_samples(family, values), map(_exemplar, beside)):
+            metric.add_sample(family.name + suffix, {**labels, **more}, value, exemplar=exemplar)
     return metric
+
+
+def _exemplar(seen: Exemplar | None) -> Any:
+    from prometheus_client.samples import Exemplar
+
+    return None if seen is None else Exemplar({"trace_id": seen[2]}, seen[1], seen[0])
 
 
 def _samples(family: Family, values: list[float]) -> Iterator[tuple[str, Labels, float]]:

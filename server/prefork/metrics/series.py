@@ -21,6 +21,9 @@ _KNOWN = 8192
 
 Labels = tuple[tuple[str, str], ...]
 
+EXEMPLAR = "exemplar"
+"""The origin of what stands beside a histogram and is no series."""
+
 OWN = b'["own",'
 """How the key of one of the server's own series begins."""
 
@@ -59,6 +62,8 @@ def meaning(raw: bytes) -> tuple[Key, Family] | None:
     try:
         key = _decoder.decode(raw)
     except msgspec.MsgspecError:
+        return None
+    if key.origin == EXEMPLAR:
         return None
     family = FAMILIES.get(key.name) if key.origin == "own" else custom_family(key.origin, key.name)
     return None if family is None else (key, family)

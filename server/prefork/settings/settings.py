@@ -342,6 +342,15 @@ class Settings(Hosting, frozen=True, kw_only=True):
             "PREFORK_METRICS_WORKER_ID",
         ),
     ] = False
+    tracing: Annotated[
+        bool,
+        About(
+            "Read the header `traceparent` (W3C): OpenMetrics then shows beside each bucket of the requests' durations the trace id of "
+            "the newest request in it, as an exemplar.",
+            "--tracing",
+            "PREFORK_TRACING TRACING",
+        ),
+    ] = False
     count_feedback: Annotated[
         bool,
         About("Count what comes to `/send-feedback`, and its rewards, in the metrics.", "", "SELDON_EXECUTOR_ENABLED"),
