@@ -18,15 +18,15 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PACKAGES = ("gunicorn", "gunicorn-h1c", "uvloop", "flask", "numpy", "orjson", "pysimdjson", "msgspec")
 
 
-def write(name: str, text: str) -> None:
-    """Replace what stands between the markers of that name; raises KeyError where the page has none."""
+def write(name: str, text: str, path: Path = PAGE) -> None:
+    """Replace what stands between the markers of that name in a page; raises KeyError where it has none."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    page = PAGE.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
     head, found, rest = page.partition(begin)
     _, closed, tail = rest.partition(end)
     if not (found and closed):
-        raise KeyError(f"{PAGE} has no markers for {name}")
-    PAGE.write_text(f"{head}{begin}{text}{end}{tail}", encoding="utf-8")
+        raise KeyError(f"{path} has no markers for {name}")
+    path.write_text(f"{head}{begin}{text}{end}{tail}", encoding="utf-8")
 
 
 def machine(how: str) -> str:

@@ -66,14 +66,42 @@ def test_the_plan_for_a_situation(crew, wanted, forked, told):
     assert list(going) == sorted(going, key=lambda each: each.age)
 
 
-@given(st.integers(1, 5))
-def test_a_reload_is_never_short_of_a_worker(wanted):
+@pytest.mark.parametrize(
+    ("crew", "wanted", "forked", "told"),
+    [
+        ([due, due, due], 3, 2, 0),  # two replacements first
+        ([due, due, due, loading, loading], 3, 0, 0),
+        ([due, due, due, fresh, loading], 3, 0, 1),  # one is there: one may go
+        ([due, due, leaving, fresh, loading], 3, 0, 0),
+        ([due, due, leaving, fresh, fresh], 3, 0, 1),
+        ([due, leaving, leaving, fresh, fresh], 3, 0, 0),  # two are out
+        ([due, leaving, fresh, fresh], 3, 1, 0),
+        ([due], 1, 1, 0),  # no more than there are
+        ([due, fresh], 3, 2, 0),  # one has died, and one is due
+    ],
+)
+def test_the_plan_for_two_at_once(crew, wanted, forked, told):
+    """So many replacements load, and so many workers are out, at a time."""
+    missing, going = plan([make() for make in crew], wanted, at_once=2)
+    assert (missing, len(going)) == (forked, told)
+
+
+def test_the_surplus_that_still_loads_goes_first():
+    """When a reload is given up while another replacement loads, it is that one that is too many."""
+    workers = [fresh(), fresh(), loading()]
+    assert plan(workers, 2) == (0, [workers[2]])
+
+
+@given(st.integers(1, 5), st.integers(1, 6))
+def test_a_reload_is_never_short_of_a_worker(wanted, at_once):
     """Followed to its end, a reload replaces everybody, with `wanted` loaded workers or more at every step."""
     workers = [Hand(due="HUP") for _ in range(wanted)]
     for _ in range(10 * wanted):
-        missing, going = plan(workers, wanted)
+        missing, going = plan(workers, wanted, at_once)
         for each in going:
             each.leaving = each.due
+        assert sum(bool(each.leaving) for each in workers) <= at_once
+        assert len(workers) + missing <= wanted + at_once
         assert sum(each.slot.has(LOADED) and not each.leaving for each in workers) >= wanted
         for each in workers:
             each.slot.say(LOADED)

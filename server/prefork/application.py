@@ -14,16 +14,19 @@ import msgspec
 
 from prefork import openapi
 from prefork.asgi import AsgiFront
+from prefork.batch.batching import BatchingInstance
 from prefork.catalogue import Served, Single
+from prefork.control import Fixed, Standing
 from prefork.crew import Crew
 from prefork.endpoints import Site
 from prefork.errors import PreforkError
-from prefork.instance import LocalInstance
+from prefork.instance import Instance, LocalInstance
 from prefork.metrics import Account, Ledger, Meter
 from prefork.model import Model, loader
 from prefork.model.example import example
 from prefork.payload import Payload
 from prefork.protocols.seldon import Context
+from prefork.repository.config import Batching
 from prefork.service import Service
 from prefork.settings import Settings
 
@@ -33,6 +36,7 @@ class Front(msgspec.Struct):
 
     app: the ASGI or WSGI callable; close: unloads the model; name: the model's; summary: a curl line to try it with;
     custom_service: the user's own blocking service, for a process of its own. attach: tells it of the workers around it.
+    end_streams: ends what senders have left open; whether there was anything.
     """
 
     app: Callable[..., Any]
@@ -41,6 +45,7 @@ class Front(msgspec.Struct):
     summary: str
     custom_service: Callable[[], None] | None
     attach: Callable[[Crew], None] = lambda _crew: None
+    end_streams: Callable[[], bool] = lambda: False
 
 
 def construct(settings: Settings) -> Model:
@@ -70,10 +75,14 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
     meter = Meter(account or Ledger(1).take(), settings, model.spec.name, model.spec.version)
     with meter.loading():
         model.load()
-    instance = LocalInstance(model)
-    catalogue = Single(Served(instance, _metadata(model), model.described))
-    service = Service(Site(catalogue, settings, _context(settings), meter))
-    app, close_front = _front(service, model, settings)
+    local = LocalInstance(model)
+    instance, is_batched = _batched(local, settings)
+    catalogue = Single(Served(instance, _metadata(model), model.described, is_counted=is_batched))
+    known = Fixed([Standing(model.spec.name, model.spec.version, "READY")])
+    service = Service(Site(catalogue, settings, context(settings), meter, control=known))
+    if isinstance(instance, BatchingInstance):
+        instance.report = lambda: service.site.crew.report_stuck()  # noqa: PLW0108 - the crew comes later
+    app, close_front = front_of(service, model.user_object, settings)
 
     def close() -> None:
         close_front()
@@ -83,7 +92,28 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
     def attach(crew: Crew) -> None:
         service.site.crew = crew
 
-    return Front(app, close, model.spec.name, openapi.curl(model.spec, url(settings)), model.custom_service, attach)
+    summary = openapi.curl(model.spec, url(settings))
+    return Front(app, close, model.spec.name, summary, model.custom_service, attach, local.end_streams)
+
+
+def batching(settings: Settings) -> Batching | None:
+    """How requests are put together; None where they are not."""
+    if not settings.max_batch_size:
+        return None
+    return Batching(
+        max_batch_size=settings.max_batch_size,
+        max_batch_delay=settings.max_batch_delay,
+        preferred_batch_sizes=settings.preferred_batch_sizes,
+        retry_alone=settings.retry_alone,
+        max_queue=settings.max_queue,
+    )
+
+
+def _batched(local: LocalInstance, settings: Settings) -> tuple[Instance, bool]:
+    policy = batching(settings)
+    if policy is None or local.spec.streams:
+        return local, False
+    return BatchingInstance(local, policy, max(1, settings.threads), stuck_after=settings.timeout), True
 
 
 def try_out(
@@ -114,7 +144,7 @@ def url(settings: Settings) -> str:
 
 def _predict(model: Model, request: Payload, begin: Callable[[str], None]) -> None:
     begin("predict")
-    for _ in model.stream(request):
+    for _ in LocalInstance(model).infer(request) if model.sends else model.stream(request):
         pass
 
 
@@ -127,7 +157,8 @@ def _as_served(call: Callable[[], None], settings: Settings) -> None:
         call()
 
 
-def _context(settings: Settings) -> Context:
+def context(settings: Settings) -> Context:
+    """How Seldon's answers are written."""
     return Context(settings.unit_id, settings.unit_image, settings.include_metrics, settings.nan)
 
 
@@ -139,25 +170,28 @@ def _metadata(model: Model) -> dict[str, Any] | PreforkError:
         return error
 
 
-def _front(service: Service, model: Model, settings: Settings) -> tuple[Callable[..., Any], Callable[[], None]]:
+def front_of(
+    service: Service, user_object: object, settings: Settings
+) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """The callable of the settings' front over a service, and what ends it. user_object: may carry Flask's things; None has none."""
     if settings.worker_class == "asgi":
-        service.mount = _mount(model)
+        service.mount = _mount(user_object)
         front = AsgiFront(service, settings.threads)
         return front, front.close
     from prefork.wsgi import FlaskHandlers, blueprints, wsgi_front
 
-    own = blueprints(model.user_object)
+    own = blueprints(user_object)
     app = wsgi_front(service, own)
     if own:
         service.mount = FlaskHandlers(app)
     return app, lambda: None
 
 
-def _mount(model: Model) -> Any:
+def _mount(user_object: object) -> Any:
     # Flask costs a worker 15 MB: it is imported only for a class that carries something of Flask's.
-    if not any(hasattr(model.user_object, name) for name in ("model_error_handler", "blueprint")):
+    if not any(hasattr(user_object, name) for name in ("model_error_handler", "blueprint")):
         return None
     from prefork.wsgi import FlaskMount, blueprints
 
-    own = blueprints(model.user_object)
+    own = blueprints(user_object)
     return FlaskMount(own) if own else None

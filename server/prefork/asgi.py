@@ -10,15 +10,17 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import lru_cache, partial
+from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import Any
 
 from prefork import deadlines
 from prefork.errors import BadRequest, PayloadTooLarge, PreforkError, RequestTooSlow
-from prefork.http import Buffer, Request, Response
+from prefork.exchange import Exchange, Messages, Receive, Send
+from prefork.http import Request, Response
+from prefork.later import Again, Later
 from prefork.metrics import clock
-from prefork.patience import Client, Patience, Receiving
+from prefork.patience import Client, Patience
 from prefork.protocols import timeouts
 from prefork.service import Service, last_event
 from prefork.threads import Job, ModelThreads, Parts
@@ -26,15 +28,12 @@ from prefork.threads import Job, ModelThreads, Parts
 log = logging.getLogger("prefork")
 
 Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-_JOIN = 65_536
-"""Buffers up to this many bytes in all are joined: one copy is cheaper than one more write to the socket."""
-
 
 _SLOWEST = 1024
 """Bytes a second that a body has to come at in the long run, once `read_timeout` is over."""
+
+_LIGHT = 262_144
+"""Bytes of a body for a model elsewhere from which on decoding it would keep the event loop for too long."""
 
 _QUIET = 10.0
 """Seconds between two lines in the log about a full queue."""
@@ -48,9 +47,11 @@ class AsgiFront:
 
     def __init__(self, service: Service, threads: int) -> None:
         self._service = service
+        service.defers = True
         settings = service.site.settings
         self._threads = ModelThreads(threads, settings.timeout, self._report_stuck) if threads else None
         self._async = service.site.catalogue.is_async
+        self._light = _LIGHT if service.site.catalogue.may_block else math.inf
         self._meter = service.site.meter
         self._limit = settings.max_body_size
         self._seconds = settings.request_timeout
@@ -60,48 +61,54 @@ class AsgiFront:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's worth of ASGI: a request, or the lifespan."""
         if scope["type"] == "http":
-            request = Request(scope["method"], scope["path"], scope["query_string"], _headers(scope), ())
-            self._meter.enter()
-            try:
-                await self._serve(request, scope, receive, send)
-            finally:
-                self._meter.leave(request)
-                if self._threads is not None:
-                    self._meter.waiting(self._threads.waiting)
+            request = Request(scope["method"], scope["path"], scope["query_string"], dict(scope["headers"]), ())
+            await self.serve(request, Messages(receive, send, scope.get(CLIENT)))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1003})
+
+    async def serve(self, request: Request, exchange: Exchange) -> None:
+        """Answer a request whose body is still to be received."""
+        self._meter.enter()
+        try:
+            await self._serve(request, exchange)
+        finally:
+            self._meter.leave(request)
+            if self._threads is not None:
+                self._meter.waiting(self._threads.waiting)
 
     def close(self) -> None:
         """Let the model threads end."""
         if self._threads is not None:
             self._threads.close()
 
-    async def _serve(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
-        message = await receive()
+    async def _serve(self, request: Request, exchange: Exchange) -> None:
         try:
-            if message["type"] != "http.request":
-                raise self._too_slow()
-            if message.get("more_body") or len(message["body"]) > self._limit:
-                request.chunks = await self._read(request, message, receive)
-            else:
-                request.body = message["body"]
+            await self._receive(request, exchange)
         except (PayloadTooLarge, RequestTooSlow) as error:
             request.status = error.status
-            await _send(self._service.refuse(request, error), send)
+            await exchange.answer(self._service.refuse(request, error))
             return
         request.times.append(clock())
-        client = scope.get(CLIENT) or Receiving(receive)
-        answer = self._respond(request, client)
+        answer = self._respond(request, exchange.client)
         response = answer if isinstance(answer, Response) else await answer
         if response is None:  # the client has gone
             return
         request.status = response.status
         if response.stream is None:
-            await _send(response, send)
+            await exchange.answer(response)
         else:
-            await _stream(request, response, client, send)
+            await _stream(request, response, exchange)
+
+    async def _receive(self, request: Request, exchange: Exchange) -> None:
+        message = await exchange.receive()
+        if message["type"] != "http.request":
+            raise self._too_slow()
+        if message.get("more_body") or len(message["body"]) > self._limit:
+            request.chunks = await self._read(request, message, exchange.receive)
+        else:
+            request.body = message["body"]
 
     async def _read(self, request: Request, message: dict[str, Any], receive: Receive) -> list[bytes]:
         limit = self._limit
@@ -145,24 +152,51 @@ class AsgiFront:
             except BadRequest as error:
                 return service.refuse(request, error)
         if self._async:
-            return self._on_loop(request, client)
+            if self._light != math.inf and sum(map(len, request.chunks)) > self._light and not _streams(request):
+                return asyncio.to_thread(service.answer, request)
+            return self._on_loop(request, client, service.answer_async(request))
         if self._threads is None:
-            return service.answer(request)
+            response = service.answer(request)
+            return response if response.__class__ is Response else self._inline(request, client, response)
         return self._on_thread(request, client, self._threads)
 
-    async def _on_loop(self, request: Request, client: Client) -> Response | None:
+    async def _inline(self, request: Request, client: Client, response: Response | None) -> Response | None:
+        later = None
+        while response.__class__ is not Response:
+            if isinstance(response, Later):
+                later, response = response, response.work()
+            elif isinstance(response, Again):
+                await asyncio.sleep(0)
+                response = response.produce()
+            else:
+                assert later is not None
+                return await self._later(request, client, later)
+        return response
+
+    async def _later(self, request: Request, client: Client, later: Later) -> Response | None:
+        response: Response | None = None
+        try:
+            if not client.is_gone:
+                response = await self._on_loop(request, client, later.finish())
+        finally:
+            if response is None or response.stream is None:
+                later.outbox.leave()
+        return response
+
+    async def _on_loop(self, request: Request, client: Client, coming: Awaitable[Response]) -> Response | None:
         patience = Patience(client, request.deadline)
         request.lower, request.cancelled = patience.lower, patience.is_over
         response: Response | None = None
         try:
-            response = await self._service.answer_async(request)
+            response = await coming
         except asyncio.CancelledError:
             if not patience.caught():
                 raise
         finally:
             patience.stop()
         if patience.is_late:
-            return self._tell(request, deadlines.late(request))
+            late = deadlines.late if request.was_begun else deadlines.late_in_queue
+            return self._tell(request, late(request))
         return None if patience.is_gone else response
 
     async def _on_thread(self, request: Request, client: Client, threads: ModelThreads) -> Response | None:
@@ -193,7 +227,7 @@ class AsgiFront:
         if response is None and not client.is_gone:
             late = deadlines.late if job.was_begun else deadlines.late_in_queue
             return self._tell(request, late(request))
-        return response
+        return await self._later(request, client, response) if isinstance(response, Later) else response
 
     def _glimpse(self, request: Request) -> None:
         """Keep to a V2 request's own `timeout` before it is decoded: that will be its thread's business."""
@@ -224,8 +258,8 @@ class AsgiFront:
                 return
 
 
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])
+def _streams(request: Request) -> bool:
+    return request.route is not None and request.route.path.endswith("/generate_stream")
 
 
 def _too_large(limit: int) -> PayloadTooLarge:
@@ -234,56 +268,27 @@ def _too_large(limit: int) -> PayloadTooLarge:
     return error
 
 
-@lru_cache(256)
-def _header(name: str, value: str) -> tuple[bytes, bytes]:
-    return name.lower().encode("latin-1"), value.encode("latin-1")
-
-
-def _head(response: Response, length: int | None) -> dict[str, Any]:
-    headers = [_header("content-type", response.content_type)]
-    for name, value in response.headers:
-        headers.append(_header(name, value))
-    if length is not None:
-        headers.append((b"content-length", b"%d" % length))
-    return {"type": "http.response.start", "status": response.status, "headers": headers}
-
-
-async def _send(response: Response, send: Send) -> None:
-    body = response.body
-    if len(body) == 1:
-        await send(_head(response, len(body[0])))
-        await send({"type": "http.response.body", "body": body[0]})
-        return
-    length = sum(map(len, body))
-    await send(_head(response, length if response.length is None else response.length))
-    parts: list[Buffer] = [b"".join(body)] if length <= _JOIN else body
-    for part in parts[:-1]:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": parts[-1]})
-
-
-async def _stream(request: Request, response: Response, client: Client, send: Send) -> None:
+async def _stream(request: Request, response: Response, exchange: Exchange) -> None:
     """Send the parts as they come. A client that hangs up, or the deadline, closes the stream, and with it the user's generator."""
     stream = response.stream
     assert stream is not None
     # Where the model runs inline, the service itself looks at the deadline between two parts.
-    patience = Patience(client, request.deadline if hasattr(stream, "__anext__") else math.inf)
+    patience = Patience(exchange.client, request.deadline if hasattr(stream, "__anext__") else math.inf)
     if not isinstance(stream, Parts):
         request.cancelled = patience.is_over
     try:
-        await send(_head(response, None))
+        await exchange.begin(response)
         async for part in _as_async(stream):
             if patience.is_gone:
                 break
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await exchange.part(part)
         patience.stop()
-        await send({"type": "http.response.body", "body": b""})
+        await exchange.part(b"", is_last=True)
     except asyncio.CancelledError:
         if not patience.caught():
             raise
         if patience.is_late:
-            last = last_event(deadlines.late(request))
-            await send({"type": "http.response.body", "body": last})
+            await exchange.part(last_event(deadlines.late(request)), is_last=True)
     finally:
         patience.stop()
         close = getattr(stream, "aclose", None)

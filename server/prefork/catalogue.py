@@ -17,13 +17,15 @@ class Served(msgspec.Struct, frozen=True):
     """One version of a model that can be asked.
 
     metadata: Seldon's metadata body, or the error of making it. described: the instance's spec with what
-    `init_metadata()` declares, for V2's metadata. config: what the model asked for, for V2's configuration.
+    `init_metadata()` declares, for V2's metadata. config: what the model asked for, for V2's configuration. is_counted: whether
+    its answers tell their cost, so that it is counted by its name.
     """
 
     instance: Instance
     metadata: dict[str, Any] | PreforkError
     described: ModelSpec
     config: ModelConfig = ModelConfig()
+    is_counted: bool = False
 
     @property
     def spec(self) -> ModelSpec:
@@ -37,6 +39,11 @@ class Catalogue(Protocol):
     @property
     def is_async(self) -> bool:
         """Whether they are asked on the worker's event loop."""
+        ...
+
+    @property
+    def may_block(self) -> bool:
+        """Whether any thread may ask them, so that what takes long to decode need not be decoded on the loop."""
         ...
 
     def find(self, name: str, version: str | None = None) -> Served:
@@ -69,6 +76,7 @@ class Single:
     def __init__(self, served: Served) -> None:
         self._served = served
         self.is_async = served.instance.is_async
+        self.may_block = False
 
     def find(self, name: str, version: str | None = None) -> Served:
         """The model, if it is the one that is meant."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 import prefork
-from prefork import flags, scaffold
+from prefork import flags, scaffold, workers
 from prefork.errors import SettingError
 from prefork.settings import Settings, apply_thread_budget, load
 
@@ -101,13 +101,20 @@ def init(name: str, directory: Path | None) -> None:
     click.echo(f"{place} is ready. Next:\n\n    cd {place} && prefork serve\n")
 
 
+cli.add_command(workers.workers)
+
+
 def start(settings: Settings, unused: Sequence[str] = ()) -> int:
     """Run the server until it ends, and return its exit code. unused: the options that were given in vain."""
-    _require_model(settings, "serve")
+    if not settings.repository:
+        _require_model(settings, "serve")
     for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
         click.echo(f"prefork: {note}", err=True)
     apply_thread_budget(settings)
+    from prefork import hosting
     from prefork.processes import arbiter
+
+    hosting.check(settings)
 
     return arbiter.run(settings)
 

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from prefork.errors import Unavailable
+
 
 class Colleague(msgspec.Struct, frozen=True):
     """One worker.
@@ -44,6 +46,10 @@ class Crew(Protocol):
         """Say that a model thread of this worker does not come back, so that the worker has to be replaced."""
         ...
 
+    def recycle(self) -> Sequence[int]:
+        """Have every worker replaced, a replacement first; the process ids of those that will go. Raises Unavailable."""
+        ...
+
 
 class Alone:
     """A process that serves by itself: a test, or somebody else's server."""
@@ -60,3 +66,7 @@ class Alone:
 
     def report_stuck(self) -> None:
         """Nobody is there to hear it."""
+
+    def recycle(self) -> Sequence[int]:
+        """Raise Unavailable."""
+        raise Unavailable("this process serves by itself: there is nobody to replace it")

@@ -130,3 +130,28 @@ class ModelLoadError(StartupError):
 
 class PreloadRefused(ModelLoadError):
     """What the class has built does not survive a fork; the message names the culprit and the cure."""
+
+
+class RepositoryError(PreforkError):
+    """What a repository holds under a name cannot be served, or a load asks for what cannot be; the message says what and where."""
+
+    status = 400
+    reason = "BAD_REPOSITORY"
+
+
+class Unauthorized(PreforkError):
+    """The operator's token is missing or wrong."""
+
+    status = 401
+    reason = "UNAUTHORIZED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.headers = (("WWW-Authenticate", "Bearer"),)
+
+
+class Forbidden(PreforkError):
+    """The server was not told of anybody who may do this; the message says how it is told."""
+
+    status = 403
+    reason = "FORBIDDEN"

@@ -28,7 +28,7 @@ class Request:
     service has found it to lead.
     arrived, deadline: monotonic times, in seconds, at which the request was whole and at which its time is up. lower: tells
     whoever answers in time, whatever the model does, of an earlier deadline; None where nobody can. cancelled: whether the client
-    has gone, or got its answer already.
+    has gone, or got its answer already. was_begun: of one that was given up, whether the model had it by then.
     times: of `perf_counter`, when it began and when each of metrics.STAGES was over. failure: the kind of the error that it met.
     status: the answer's; 0 while there is none.
     """
@@ -50,6 +50,7 @@ class Request:
         "route",
         "status",
         "times",
+        "was_begun",
     )
 
     def __init__(
@@ -70,6 +71,7 @@ class Request:
         self.deadline = math.inf
         self.lower: Callable[[float], None] | None = None
         self.cancelled: Callable[[], bool] = _never
+        self.was_begun = True
         self._body: bytes | None = chunks[0] if len(chunks) == 1 else None
 
     def is_cancelled(self) -> bool:

@@ -6,11 +6,15 @@ An answer is a stream; one answer is a stream of length one. LocalInstance is th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
-from typing import NoReturn, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NoReturn, Protocol
 
-from prefork.errors import ModelFailed, PreforkError
+from prefork.conversation import Conversation, twice
+from prefork.errors import Unavailable
+from prefork.failure import failure as failure  # noqa: PLC0414 - here is where one looks for it
 from prefork.model import Model
+from prefork.model.outbox import Outbox
+from prefork.model.reschedule import Reschedule
 from prefork.payload import ModelSpec, Payload
 
 log = logging.getLogger("prefork")
@@ -52,6 +56,7 @@ class LocalInstance:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._is_open = True
+        self._outboxes: set[Outbox] = set()
 
     @property
     def spec(self) -> ModelSpec:
@@ -63,21 +68,52 @@ class LocalInstance:
         """Whether what it mainly does is `async def`."""
         return self._model.is_async
 
+    @property
+    def sends(self) -> bool:
+        """Whether `predict` answers through a sender: `open` then spares its threads the waiting."""
+        return self._model.sends
+
+    def open(self, request: Payload, encode: Callable[[Payload], Any] | None = None) -> Conversation:
+        """Begin with a request to a `predict` that has a sender; nothing runs yet.
+
+        encode: what becomes of each part, in the thread that sends it.
+        """
+        conversation = Conversation(self._model, request, encode, self._outboxes.discard)
+        self._outboxes.add(conversation.outbox)
+        if not self._is_open:
+            self.end_streams()
+        return conversation
+
+    def end_streams(self) -> bool:
+        """End with a 503 what senders have not closed, whoever holds them; whether there was anything."""
+        ended = [outbox.end(Unavailable("the model is being unloaded")) for outbox in tuple(self._outboxes)]
+        return any(ended)
+
     def infer(self, request: Payload) -> Iterator[Payload]:
-        """The answers as they come; an asynchronous model runs on an event loop of its own, and this thread waits."""
+        """The answers as they come; an asynchronous model runs on an event loop of its own, and this thread waits.
+
+        Raises Reschedule for a request that the model has handed back: `infer` it once more, when others were.
+        """
         try:
-            yield from self._model.stream(request)
+            if self._model.sends and request.method == "predict":
+                yield from self.open(request).in_thread()
+            else:
+                yield from self._model.stream(request)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
-            _fail(error)
+            _fail(error, request)
 
     async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
-        """The answers as they come; a model that is not asynchronous holds the event loop up."""
-        answers = self._model.stream_async(request)
+        """The answers as they come; a model that is not asynchronous holds the event loop up. Raises as `infer`."""
+        answers: AsyncIterator[Payload] = (
+            self.open(request).on_loop()
+            if self._model.sends and request.method == "predict"
+            else self._model.stream_async(request)
+        )
         try:
             async for answer in answers:
                 yield answer
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
-            _fail(error)
+            _fail(error, request)
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
 
@@ -86,36 +122,23 @@ class LocalInstance:
         return self._is_open
 
     def close(self) -> None:
-        """Call the user's `close()` hook, once; what that raises is logged and stops nothing."""
+        """End the streams, then call the user's `close()` hook, once; what that raises is logged and stops nothing."""
         if not self._is_open:
             return
         self._is_open = False
+        self.end_streams()
         try:
             self._model.close()
         except Exception:
             log.exception("close() of the model failed")
 
 
-def failure(error: BaseException) -> PreforkError:
-    """What a client is told of an exception of the user's code.
-
-    A PreforkError is itself; one with an integer `status_code` keeps that, its message and its `reason`; all others are a
-    ModelFailed with their text, or the name of their type where they have none.
-    """
-    if isinstance(error, PreforkError):
-        return error
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int) and 200 <= status <= 599 and not isinstance(status, bool):
-        message = getattr(error, "message", None) or str(error)
-        return PreforkError(
-            str(message), status=status, reason=getattr(error, "reason", None) or "MICROSERVICE_BAD_DATA"
-        )
-    if isinstance(error, SystemExit):
-        return ModelFailed(f"the model called sys.exit({error.code!r}), which ends nothing here")
-    return ModelFailed(str(error) or type(error).__name__)
-
-
-def _fail(error: BaseException) -> NoReturn:
+def _fail(error: BaseException, request: Payload) -> NoReturn:
+    if isinstance(error, Reschedule):
+        if request.again is not None:
+            raise twice() from error
+        request.again = Reschedule(error.state)  # without its traceback, which holds the frames of this call
+        raise error
     found = failure(error)
     if found is error:
         raise error

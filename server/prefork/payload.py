@@ -8,6 +8,7 @@ knows the other.
 from __future__ import annotations
 
 import enum
+import math
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -74,19 +75,23 @@ class Kind(enum.IntEnum):
 class Meta(dict[str, Any]):
     """A request's `meta` as a model sees it: the dict, and `meta["cancelled"]()`, whether nobody waits for the answer any more.
 
-    The function is no item: what goes over the items of `meta`, or encodes it, does not meet it.
+    Where the model answers through a sender, that is `meta["sender"]`, which is not kept alive by this. Neither is an item: what
+    goes over the items of `meta`, or encodes it, does not meet them.
     """
 
-    __slots__ = ("_cancelled",)
+    __slots__ = ("_cancelled", "_sender")
 
     def __init__(self, meta: Mapping[str, Any], cancelled: Callable[[], bool] | None) -> None:
         super().__init__(meta)
         self._cancelled = cancelled or _never
+        self._sender: Callable[[], Any] | None = None
+
+    def lend(self, sender: Callable[[], Any]) -> None:
+        """Have `meta["sender"]` be what this gives, if it still gives something."""
+        self._sender = sender
 
     def __missing__(self, key: str) -> Any:
-        if key == "cancelled":
-            return self._cancelled
-        raise KeyError(key)
+        return _lent(key, self._cancelled, self._sender)
 
 
 class NoMeta(UserDict[str, Any]):
@@ -95,18 +100,42 @@ class NoMeta(UserDict[str, Any]):
     def __init__(self, cancelled: Callable[[], bool] | None) -> None:
         super().__init__()
         self._cancelled = cancelled or _never
+        self._sender: Callable[[], Any] | None = None
+
+    def lend(self, sender: Callable[[], Any]) -> None:
+        """Have `meta["sender"]` be what this gives, if it still gives something."""
+        self._sender = sender
 
     def __missing__(self, key: str) -> Any:
-        if key == "cancelled":
-            return self._cancelled
-        raise KeyError(key)
+        return _lent(key, self._cancelled, self._sender)
 
     def __repr__(self) -> str:
         return repr(self.data or None)
 
 
+def _lent(key: str, cancelled: Callable[[], bool], sender: Callable[[], Any] | None) -> Any:
+    if key == "cancelled":
+        return cancelled
+    found = sender() if key == "sender" and sender is not None else None
+    if found is None:
+        raise KeyError(key)
+    return found
+
+
 def _never() -> bool:
     return False
+
+
+class Cost(msgspec.Struct, gc=False):
+    """What a request has cost: nanoseconds that it waited and that the model computed, for the whole of its execution.
+
+    batch: rows in that execution. lead: whether the execution is to be counted here; exactly one of its answers says so.
+    """
+
+    queue_ns: int = 0
+    compute_ns: int = 0
+    batch: int = 1
+    lead: bool = True
 
 
 class Payload(msgspec.Struct, gc=False):
@@ -120,6 +149,11 @@ class Payload(msgspec.Struct, gc=False):
     tags, metrics: of an answer, what the model's hooks gave for this request.
     message: of a request, the protocol's parsed message, for hooks that want it whole.
     cancelled: of a request, whether nobody waits for the answer any more; None where nobody can tell.
+    deadline: of a request, when its time is up, in seconds of the monotonic clock, which is one for all processes. begun: of one
+    that was given up, whether the model had it by then.
+    cost: of an answer, what it has cost, where somebody measured; of a request, there from the moment at which a batch with it began.
+    sender: of a request, what its model is to answer through, until it is called. again: of one that its model has handed back,
+    how it did that.
     """
 
     kind: Kind
@@ -132,6 +166,11 @@ class Payload(msgspec.Struct, gc=False):
     metrics: list[dict[str, Any]] | None = None
     message: Any = None
     cancelled: Callable[[], bool] | None = None
+    cost: Cost | None = None
+    sender: Any = None
+    again: Any = None
+    deadline: float = math.inf
+    begun: bool = True
 
     def meta_for_model(self) -> Meta | NoMeta:
         """The `meta` for a hook that takes it; what the hook writes into it is seen here."""

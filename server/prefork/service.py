@@ -6,20 +6,28 @@ went wrong into the error body of the route's protocol. It knows neither HTTP's 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
 
 from prefork import deadlines, encodings
+from prefork.complaints import Complaints
+from prefork.conversation import Conversation
 from prefork.endpoints import ROUTES, Call, Site, encode_error, stream_error
-from prefork.errors import ModelFailed, NotImplementedHere, PreforkError
+from prefork.errors import NotImplementedHere, PreforkError
 from prefork.http import Request, Response
+from prefork.instance import Instance, LocalInstance
+from prefork.later import Again, Later
 from prefork.metrics import clock, kind_of
 from prefork.model.custom_metrics import stamped
 from prefork.model.method import METRIC_NAMES
+from prefork.model.reschedule import Reschedule
 from prefork.payload import Kind, Payload
 from prefork.routes import Route, Router
+from prefork.single import only, only_async
 
 log = logging.getLogger("prefork")
 
@@ -48,12 +56,16 @@ class Mount(Protocol):
 class Service:
     """The endpoints over a catalogue of models.
 
-    `answer` and `answer_async` never raise; a stream's later failure becomes its last event.
+    `answer` and `answer_async` never raise; a stream's later failure becomes its last event. defers: whether the front takes
+    Later and Again for a response.
     """
+
+    defers = False
 
     def __init__(self, site: Site, mount: Mount | None = None) -> None:
         self.site = site
         self.mount = mount
+        self._complaints = Complaints()
         self.router = Router(ROUTES)
 
     def calls_model(self, request: Request) -> bool:
@@ -64,11 +76,18 @@ class Service:
     def answer(self, request: Request) -> Response:
         """Answer on this thread."""
         request.times.append(clock())
+        result: Response | Call | None = None
         try:
             result = self._enter(request)
             if isinstance(result, Call):
-                result = self._run(request, result)
-            response = self._leave(request, result)
+                response = self._run(request, result)
+                if isinstance(response, Later):
+                    return response
+            else:
+                response = result
+            self._leave(request, response)
+        except Reschedule:
+            return self._again(request, result)
         except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the client gets an answer
             return self._fail(request, error)
         request.times.append(clock())
@@ -122,32 +141,41 @@ class Service:
         return Response(content_type="text/plain", headers=[("Allow", ", ".join(allowed)), *_PREFLIGHT])
 
     def _run(self, request: Request, call: Call) -> Response:
-        self._begin(request, call)
+        is_stream = self._begin(request, call)
         is_bounded = request.deadline != math.inf
         if is_bounded:
             deadlines.check_queue(request)
+        if is_stream and _sends(call.instance):
+            return self._converse(request, call, self._open(request, call))
         answers = call.instance.infer(call.payload)
         if call.event is None:
-            answer = _only(answers)
+            answer = only(answers)
             self._answered(request, call, answer)
             if is_bounded:
                 deadlines.check_answer(request)
             return call.encode(answer)
         first = next(answers, None)
         request.times.append(clock())
-        return _event_stream(self._events(request, call, first, answers) if first is not None else iter(()))
+        return _event_stream(
+            self._events(request, partial(self._event, call), first, answers) if first is not None else iter(())
+        )
 
-    def _begin(self, request: Request, call: Call) -> None:
-        self._check_stream(call)
+    def _begin(self, request: Request, call: Call) -> bool:
+        is_stream = self._check_stream(call)
         if call.timeout is not None:
             deadlines.lower(request, call.timeout)
         call.payload.cancelled = request.is_cancelled
+        call.payload.deadline = request.deadline
         request.times.append(clock())
+        return is_stream
 
     def _answered(self, request: Request, call: Call, answer: Payload) -> None:
         request.times.append(clock())
         if answer.metrics or answer.kind is Kind.RAW:
             self._record(call, answer)
+        if answer.cost is not None:
+            spec = call.instance.spec
+            self.site.meter.models.of(spec.name, spec.version).answered(answer.cost)
 
     def _record(self, call: Call, answer: Payload) -> None:
         """Count what the class gave as metrics, before encoding: that may fail, and clients may not be shown them."""
@@ -158,21 +186,93 @@ class Service:
             metrics = [*metrics, *stamped(meta.get("metrics"), method)]
         self.site.meter.custom.record(metrics, method)
 
-    def _check_stream(self, call: Call) -> None:
+    def _check_stream(self, call: Call) -> bool:
         is_stream = call.instance.spec.streams and call.payload.method == "predict"
         if is_stream and call.event is None and not call.of_stream:
             raise NotImplementedHere("this model streams its answers: ask at /v2/models/NAME/generate_stream")
+        return is_stream
 
     async def _run_async(self, request: Request, call: Call) -> Response:
-        self._begin(request, call)
+        if self._begin(request, call) and _sends(call.instance):
+            return await self._hear(request, call, self._open(request, call).on_loop())
+        try:
+            return await self._ask_async(request, call)
+        except Reschedule:
+            await asyncio.sleep(0)
+            return await self._ask_async(request, call)
+        except asyncio.CancelledError:
+            request.was_begun = call.payload.begun
+            raise
+        except PreforkError:
+            if call.is_counted:
+                self._count_failure(call)
+            raise
+
+    async def _ask_async(self, request: Request, call: Call) -> Response:
         answers = call.instance.infer_async(call.payload)
         if call.event is None:
-            answer = await _only_async(answers)
+            answer = await only_async(answers)
             self._answered(request, call, answer)
             return call.encode(answer)
         first = await anext(answers, None)
         request.times.append(clock())
-        return _event_stream(self._events_async(request, call, first, answers) if first is not None else iter(()))
+        event = partial(self._event, call)
+        return _event_stream(self._events_async(request, event, first, answers) if first is not None else iter(()))
+
+    def _again(self, request: Request, call: Response | Call | None) -> Response:
+        """Go on with a request that the model has handed back: later, where there are others and the front can wait."""
+        assert isinstance(call, Call)
+        produce = partial(self._answer_again, request, call)
+        return Again(produce) if self.defers else produce()
+
+    def _answer_again(self, request: Request, call: Call) -> Response:
+        request.times.pop()  # it is about to begin once more
+        try:
+            response = self._leave(request, self._run(request, call))
+        except Exception as error:  # noqa: BLE001 - as in `answer`
+            return self._fail(request, error)
+        request.times.append(clock())
+        return response
+
+    def _open(self, request: Request, call: Call) -> Conversation:
+        assert isinstance(call.instance, LocalInstance)
+        return call.instance.open(call.payload, partial(self._sent, request, call))
+
+    def _sent(self, request: Request, call: Call, answer: Payload) -> Any:
+        if call.event is not None:
+            return self._event(call, answer)
+        self._answered(request, call, answer)
+        return call.encode(answer)
+
+    def _converse(self, request: Request, call: Call, conversation: Conversation) -> Response:
+        if self.defers:
+            finish = partial(self._finish, request, call, conversation)
+            return Later(partial(_work, conversation), finish, conversation.outbox)
+        parts = conversation.in_thread()
+        if call.event is None:
+            response: Response = only(parts)
+            if request.deadline != math.inf:
+                deadlines.check_answer(request)
+            return response
+        first = next(parts, None)
+        request.times.append(clock())
+        return _event_stream(self._events(request, _same, first, parts) if first is not None else iter(()))
+
+    async def _finish(self, request: Request, call: Call, conversation: Conversation) -> Response:
+        try:
+            response = self._leave(request, await self._hear(request, call, conversation.parts()))
+        except Exception as error:  # noqa: BLE001 - as in `answer`
+            return self._fail(request, error)
+        request.times.append(clock())
+        return response
+
+    async def _hear(self, request: Request, call: Call, parts: AsyncIterator[Any]) -> Response:
+        if call.event is None:
+            response: Response = await only_async(parts)
+            return response
+        first = await anext(parts, None)
+        request.times.append(clock())
+        return _event_stream(self._events_async(request, _same, first, parts) if first is not None else iter(()))
 
     def _leave(self, request: Request, response: Response) -> Response:
         _allow_origin(request, response)
@@ -190,27 +290,29 @@ class Service:
         handled = self._user_handler(request, error)
         if handled is not None:
             return self._leave(request, handled)
+        self._complaints.tell(request, error)
         if not isinstance(error, PreforkError):
-            log.error("%s %s failed inside the server", request.method, request.path, exc_info=error)
             error = PreforkError(f"{type(error).__name__}: {error}")
-        elif isinstance(error, ModelFailed):
-            log.error("%s %s: the model raised", request.method, request.path, exc_info=error.__cause__ or error)
-        elif error.status >= 500:
-            log.error("%s %s: %d %s", request.method, request.path, error.status, error, exc_info=error.__cause__)
         return self._leave(request, encode_error(request.path, error))
+
+    def _count_failure(self, call: Call) -> None:
+        spec = call.instance.spec
+        self.site.meter.models.of(spec.name, spec.version).failed()
 
     def _user_handler(self, request: Request, error: Exception) -> Response | None:
         if self.mount is None:
             return None
         return self.mount.handle_error(error.__cause__ or error, request)
 
-    def _events(self, request: Request, call: Call, first: Payload, rest: Iterator[Payload]) -> Iterator[bytes]:
+    def _events(
+        self, request: Request, event: Callable[[Any], bytes], first: Any, rest: Iterator[Any]
+    ) -> Iterator[bytes]:
         try:
-            yield self._event(call, first)
+            yield event(first)
             for answer in rest:
                 if request.deadline != math.inf:
                     deadlines.check_answer(request)
-                yield self._event(call, answer)
+                yield event(answer)
         except Exception as error:  # noqa: BLE001 - the status is sent: the last event has to say it
             request.failure = kind_of(error)
             yield last_event(error)
@@ -220,12 +322,12 @@ class Service:
                 close()
 
     async def _events_async(
-        self, request: Request, call: Call, first: Payload, rest: AsyncIterator[Payload]
+        self, request: Request, event: Callable[[Any], bytes], first: Any, rest: AsyncIterator[Any]
     ) -> AsyncIterator[bytes]:
         try:
-            yield self._event(call, first)
+            yield event(first)
             async for answer in rest:
-                yield self._event(call, answer)
+                yield event(answer)
         except Exception as error:  # noqa: BLE001 - as above
             request.failure = kind_of(error)
             yield last_event(error)
@@ -239,33 +341,16 @@ class Service:
         return call.event(answer)
 
 
-def _only(answers: Iterator[Payload]) -> Payload:
-    first = next(answers, None)
-    if first is None:
-        raise _wrong_count("none")
-    if next(answers, None) is not None:
-        close = getattr(answers, "close", None)
-        if close is not None:
-            close()
-        raise _wrong_count("several")
-    return first
+def _sends(instance: Instance) -> bool:
+    return isinstance(instance, LocalInstance) and instance.sends
 
 
-async def _only_async(answers: AsyncIterator[Payload]) -> Payload:
-    first = await anext(answers, None)
-    if first is None:
-        raise _wrong_count("none")
-    if await anext(answers, None) is not None:
-        await answers.aclose()  # type: ignore[attr-defined]
-        raise _wrong_count("several")
-    return first
+def _work(conversation: Conversation) -> Response | None:
+    return Again(partial(_work, conversation)) if conversation.ask() else None
 
 
-def _wrong_count(count: str) -> PreforkError:
-    return NotImplementedHere(
-        f"this endpoint expects the model to produce exactly 1 response, it produced {count}; use generate_stream",
-        status=500,
-    )
+def _same(part: bytes) -> bytes:
+    return part
 
 
 def _event_stream(stream: Iterator[bytes] | AsyncIterator[bytes]) -> Response:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from prefork.http import Response
+from prefork.later import Again, Later
 
 _AHEAD = 16
 """How many parts of a stream may wait for the client before the model is held back."""
@@ -34,7 +35,7 @@ Future = asyncio.Future["Response | None"]
 class Job:
     """One request on its way to a thread and back.
 
-    produce: makes the response, on the thread; it must not raise. future: the response, or None for a job that was abandoned.
+    produce: makes the response, on the thread, or None where there is one already; it must not raise. future: the response, or None for a job that was abandoned.
     """
 
     future: Future
@@ -43,9 +44,10 @@ class Job:
     is_abandoned = False
     is_done = False
     was_begun = True
+    is_again = False
 
-    def __init__(self, produce: Callable[[], Response]) -> None:
-        self.produce: Callable[[], Response] | None = produce
+    def __init__(self, produce: Callable[[], Response | None]) -> None:
+        self.produce: Callable[[], Response | None] | None = produce
         self._claim = threading.Lock()
 
     def cancelled(self) -> bool:
@@ -63,6 +65,12 @@ class Job:
     def claim(self) -> bool:
         """Decide whether it is run: a thread that is first runs it, the loop that is first has it never run."""
         return self._claim.acquire(False)  # noqa: FBT003 - by keyword it costs a request twice as much
+
+    def renew(self, produce: Callable[[], Response | None]) -> None:
+        """Have it run once more, when it is claimed once more."""
+        self.produce = produce
+        self.is_again = True
+        self._claim = threading.Lock()
 
 
 class ModelThreads:
@@ -101,9 +109,9 @@ class ModelThreads:
         job.is_abandoned = True
         if job.claim():
             self._under_way -= 1
-            job.was_begun = False
+            job.was_begun = job.is_again
             job.produce = None
-        elif self._stuck_after:
+        elif self._stuck_after and not job.is_done:
             assert self._loop is not None
             self._loop.call_later(self._stuck_after, self._check, job)
         if not job.future.done():
@@ -147,6 +155,10 @@ class ModelThreads:
         assert job.produce is not None
         response = job.produce()
         job.produce = None  # it holds the request, which may hold the job
+        if response.__class__ is not Response:
+            self._go_on(loop, job, response)
+            return
+        assert response is not None
         source = response.stream
         if source is None or isinstance(source, AsyncIterator):
             job.is_done = True
@@ -156,6 +168,21 @@ class ModelThreads:
         response.stream = parts
         loop.call_soon_threadsafe(_hand_over, job, response)
         parts.pump(source)
+        job.is_done = True
+        loop.call_soon_threadsafe(self._settle)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop, job: Job, response: Response | None) -> None:
+        if isinstance(response, Later):
+            response.outbox.left = lambda: loop.call_soon_threadsafe(self.abandon, job)
+            loop.call_soon_threadsafe(_hand_over, job, response)
+            response = response.work()
+        if isinstance(response, Again):
+            job.renew(response.produce)
+            if not job.is_abandoned:
+                self._jobs.put(job)
+                return
+            if not job.claim():  # whoever has abandoned it has seen that it waits
+                return
         job.is_done = True
         loop.call_soon_threadsafe(self._settle)
 
@@ -177,6 +204,8 @@ def _hand_over(job: Job, response: Response) -> None:
         job.future.set_result(response)
     elif isinstance(response.stream, Parts):
         response.stream.cancel()
+    elif isinstance(response, Later):
+        response.outbox.leave()
 
 
 class Parts:

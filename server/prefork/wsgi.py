@@ -53,10 +53,11 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
     meter = service.site.meter
 
     def serve(path: str = "") -> FlaskResponse:  # noqa: ARG001 - Flask passes it, the service looks for itself
-        asked = _request(request.environ)
+        environ = request.environ
+        asked = _request(environ)
         meter.enter_shared()
         try:
-            response = _answer(asked)
+            response = _answer(asked, environ)
         except BaseException:
             meter.leave_shared(asked)
             raise
@@ -65,11 +66,11 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
         answer.call_on_close(partial(meter.leave_shared, asked))
         return answer
 
-    def _answer(asked: Request) -> Response:
+    def _answer(asked: Request, environ: dict[str, Any]) -> Response:
         try:
-            asked.chunks = _read(request.environ, limit)
+            asked.chunks = _read(environ, limit)
             if service.calls_model(asked):
-                _begin(asked, request.environ, service.site.settings.request_timeout)
+                _begin(asked, environ, service.site.settings.request_timeout)
         except PreforkError as error:
             return service.refuse(asked, error)
         asked.times.append(clock())
@@ -98,19 +99,19 @@ def _as_json(error: HTTPException) -> FlaskResponse:
 
 def _allow_origin(answer: FlaskResponse) -> FlaskResponse:
     """What the service puts on our own answers, for those of the user's views."""
-    answer.headers.setdefault("Access-Control-Allow-Origin", request.headers.get("Origin", "*"))
+    if "Access-Control-Allow-Origin" not in answer.headers:
+        answer.headers["Access-Control-Allow-Origin"] = request.headers.get("Origin", "*")
     return answer
 
 
 def _request(environ: dict[str, Any]) -> Request:
     headers = {
-        name[5:].replace("_", "-").lower().encode("latin-1"): value.encode("latin-1")
-        for name, value in environ.items()
-        if name.startswith("HTTP_")
+        _header_name(name): value.encode("latin-1") for name, value in environ.items() if name.startswith("HTTP_")
     }
-    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(name):
-            headers[name.replace("_", "-").lower().encode("latin-1")] = environ[name].encode("latin-1")
+    if content_type := environ.get("CONTENT_TYPE"):
+        headers[b"content-type"] = content_type.encode("latin-1")
+    if content_length := environ.get("CONTENT_LENGTH"):
+        headers[b"content-length"] = content_length.encode("latin-1")
     asked = Request(
         environ["REQUEST_METHOD"],
         environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
@@ -120,6 +121,12 @@ def _request(environ: dict[str, Any]) -> Request:
     )
     asked.environ = environ
     return asked
+
+
+@lru_cache(_REMEMBERED)
+def _header_name(key: str) -> bytes:
+    """What WSGI calls HTTP_CONTENT_ENCODING, as it came but in lower case."""
+    return key[5:].replace("_", "-").lower().encode("latin-1")
 
 
 def _begin(asked: Request, environ: dict[str, Any], limit: float) -> None:

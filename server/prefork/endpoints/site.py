@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from prefork.catalogue import Catalogue
+from prefork.control import Control, Fixed
 from prefork.crew import Alone, Crew
 from prefork.http import Request, Response
 from prefork.instance import Instance
@@ -19,7 +20,8 @@ from prefork.settings import Settings
 class Site(msgspec.Struct):
     """What the endpoints serve.
 
-    context: how Seldon answers are written. meter: where this worker counts. crew: the workers that serve it.
+    context: how Seldon answers are written. meter: where this worker counts. crew: the workers that serve it. control: who loads
+    and unloads the models.
     """
 
     catalogue: Catalogue
@@ -27,6 +29,7 @@ class Site(msgspec.Struct):
     context: seldon.Context
     meter: Meter = msgspec.field(default_factory=Meter.private)
     crew: Crew = msgspec.field(default_factory=Alone)
+    control: Control = msgspec.field(default_factory=Fixed)
 
 
 class Call(msgspec.Struct, gc=False):
@@ -41,6 +44,11 @@ class Call(msgspec.Struct, gc=False):
     event: Callable[[Payload], bytes] | None = None
     of_stream: bool = False
     timeout: float | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether requests to this model are counted by its name."""
+        return getattr(self.instance, "tells_cost", False)
 
 
 def headers(request: Request) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prefork import __version__, openapi, pages
-from prefork.endpoints import inference, probes, scoring, seldon_v1
+from prefork.endpoints import inference, probes, repository, scoring, seldon_v1, statistics, workers
 from prefork.endpoints.site import Site
 from prefork.errors import NotFound
 from prefork.http import Request, Response
@@ -74,6 +74,12 @@ def _both(path: str, methods: tuple[str, ...], endpoint: Callable[..., Any], **m
     ]
 
 
+def _operation(name: str, endpoint: Callable[..., Any]) -> Route:
+    """On a model of the repository; it may take minutes."""
+    path = f"/v2/repository/models/{{model}}/{name}"
+    return _row(path, ("POST",), endpoint, "v2", request=repository.ControlRequest, off_loop=True)
+
+
 _GENERATE = {"request": v2_types.GenerateRequest, "response": v2_types.GenerateResponse}
 _V1 = {"request": v1.PredictRequest, "response": v1.PredictResponse}
 
@@ -101,6 +107,22 @@ ROUTES: list[Route] = [
     *_both("/infer", ("POST",), inference.infer, request=v2_types.InferRequest, response=v2_types.InferResponse),
     *_both("/generate", ("POST",), inference.generate_one, **_GENERATE),
     *_both("/generate_stream", ("POST",), inference.generate_stream, **_GENERATE),
+    *_both("/config", ("GET",), repository.model_config),
+    *_both("/stats", ("GET",), statistics.model_statistics, response=statistics.ModelStatistics),
+    _row("/v2/models/stats", ("GET",), statistics.all_statistics, "v2", response=statistics.ModelStatistics),
+    _row(
+        "/v2/repository/index",
+        ("POST",),
+        repository.repository_index,
+        "v2",
+        request=repository.IndexRequest,
+        off_loop=True,
+    ),
+    _operation("load", repository.load_model),
+    _operation("unload", repository.unload_model),
+    _row("/v2/repository/{repository}/index", ("POST",), repository.named_repository, "v2"),
+    _row("/v2/repository/{repository}/models/{model}/load", ("POST",), repository.named_repository, "v2"),
+    _row("/v2/repository/{repository}/models/{model}/unload", ("POST",), repository.named_repository, "v2"),
     _row("/v1/models", ("GET",), scoring.v1_models, "v1"),
     _row("/v1/models/{model}", ("GET",), scoring.v1_status, "v1", response=v1.ModelStatus),
     _row("/v1/models/{model}/versions/{version}", ("GET",), scoring.v1_status, "v1", response=v1.ModelStatus),
@@ -115,6 +137,7 @@ ROUTES: list[Route] = [
     _row("/version", ("GET",), scoring.mlflow_version, "mlflow"),
     _row("/live", ("GET",), probes.live, "prefork"),
     _row("/ready", ("GET",), probes.readiness, "prefork", response=Readiness),
+    _row("/v2/workers/recycle", ("POST",), workers.recycle, "prefork", response=workers.Recycled),
     _row("/metrics", ("GET",), probes.metrics, "prefork", off_loop=True),
     _row("/openapi.json", ("GET",), openapi_document, "prefork"),
     _row("/seldon.json", ("GET",), seldon_document, "prefork"),

@@ -13,7 +13,7 @@ from prefork.guard import report
 from prefork.guard.examination import culprits
 from prefork.guard.hold import Hold
 from prefork.guard.offspring import Offspring, Say
-from prefork.guard.trial import Begin, Trial
+from prefork.guard.trial import Begin, Limits, Trial
 from prefork.guard.witness import Witness
 from prefork.model.ownership import Ownership
 from prefork.settings import Settings, thread_share
@@ -27,7 +27,7 @@ class Guard:
 
     def __init__(self, settings: Settings) -> None:
         self._ownership = Ownership.of(settings.model, settings.model_dir)
-        self._timeout = settings.trial_timeout
+        self._limits = Limits.of(settings)
         self._force = settings.preload_app == "force"
         self._hold = Hold(thread_share(settings))
 
@@ -78,7 +78,7 @@ class Guard:
         return not found
 
     def _try(self, built: T, try_out: Callable[[T, Begin], str]) -> None:
-        if not self._timeout:
+        if not self._limits.other:
             log.info("preload: no trial, since trial_timeout is 0")
             return
 
@@ -87,7 +87,7 @@ class Guard:
             return try_out(built, begin)
 
         try:
-            outcome = Trial(live, self._ownership, self._timeout).outcome()
+            outcome = Trial(live, self._ownership, self._limits).outcome()
         except PreloadRefused as refused:
             self._refuse(refused)
         else:

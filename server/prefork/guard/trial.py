@@ -6,8 +6,8 @@ a message at the start, where workers would hang in silence, at the first reques
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import signal
 import threading
 import time
@@ -19,12 +19,13 @@ import msgspec
 from prefork.errors import PreloadRefused
 from prefork.guard import threads
 from prefork.guard.offspring import Offspring
+from prefork.guard.place import place
 from prefork.model.ownership import Ownership
+from prefork.settings import Settings
 
 _CURE = (
     "The model does not survive the fork. Build in load() what it hangs in: load() runs in each worker, after the fork"
 )
-_FRAME = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)')
 
 Begin = Callable[[str], None]
 """Told `load()` and `predict`, as the child comes to them."""
@@ -37,12 +38,25 @@ class Outcome(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds that a trial has for `load()`, and for everything else."""
+
+    load: float
+    other: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """The settings'. `load()` has as long as in a worker, where somebody has said how long that is."""
+        said = settings.load_timeout if settings.load_timeout != Settings().load_timeout else settings.trial_timeout
+        return cls(max(said or math.inf, settings.trial_timeout), settings.trial_timeout)
+
+
 class Trial:
     """One trial. try_out: what the child runs; it returns what it predicted with, as the log says it."""
 
-    def __init__(self, try_out: Callable[[Begin], str], ownership: Ownership, timeout: float) -> None:
+    def __init__(self, try_out: Callable[[Begin], str], ownership: Ownership, limits: Limits) -> None:
         self._ownership = ownership
-        self._timeout = timeout
+        self._limits = limits
         self._step = "the start"
         self._tid = 0
         self._child = Offspring(lambda say: _live(try_out, say))
@@ -62,7 +76,7 @@ class Trial:
         return outcome or Outcome(f"it left with status {code} in {self._step}", failed=True)
 
     def _watched(self) -> Outcome | None:
-        while (line := self._child.line(time.monotonic() + self._timeout)) is not None:
+        while (line := self._child.line(time.monotonic() + self._limit)) is not None:
             if "failed" in line:
                 return Outcome(f"{self._step} failed: {line['failed']}", failed=True)
             if "done" in line:
@@ -70,13 +84,17 @@ class Trial:
             self._step, self._tid = line["step"], line["tid"]
         return None
 
+    @property
+    def _limit(self) -> float:
+        return self._limits.load if self._step == "load()" else self._limits.other
+
     def _refuse_hang(self) -> NoReturn:
         library = os.path.basename(threads.inside(self._child.pid, self._tid))  # noqa: PTH119 - it may be nothing
         self._child.end(signal.SIGABRT)
         where = self._where()
         native = f", inside {library}" if library and not threads.is_pythons(library) else ""
         raise PreloadRefused(
-            f"preload_app: the trial child hung in {self._step} for {self._timeout:g} s{native}{where}. {_CURE}. If it is "
+            f"preload_app: the trial child hung in {self._step} for {self._limit:g} s{native}{where}. {_CURE}. If it is "
             "only slow, raise trial_timeout; `preload_app: force` forks all the same"
         )
 
@@ -87,24 +105,8 @@ class Trial:
         )
 
     def _where(self) -> str:
-        """The innermost line of the user's code on the stack of the thread that the step ran in."""
-        frames = [match.groupdict() for match in map(_FRAME.match, self._own_stack()) if match]
-        own = next((frame for frame in frames if self._ownership.owns(frame["file"])), None)
-        own = own or next(iter(frames), None)
-        if own is None:
-            return ""
-        path = os.path.relpath(own["file"])
-        return f", at {own['file'] if path.startswith('..') else path}:{own['line']} in {own['function']}"
-
-    def _own_stack(self) -> list[str]:
-        """The lines of the one stack, among those of all threads, that calls the user's code."""
-        stacks = self._child.stacks.split("\n\n")
-        chosen = [each for each in stacks if any(self._is_owned(line) for line in each.splitlines())]
-        return (chosen or stacks or [""])[0].splitlines()
-
-    def _is_owned(self, line: str) -> bool:
-        match = _FRAME.match(line)
-        return match is not None and self._ownership.owns(match["file"])
+        where = place(self._child.stacks, self._ownership)
+        return f", at {where}" if where else ""
 
 
 def _live(try_out: Callable[[Begin], str], say: Callable[[dict[str, Any]], None]) -> None:

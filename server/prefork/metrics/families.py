@@ -14,6 +14,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 Mode = Literal["sum", "max", "last"]
 
 LATENCIES = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+BATCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 STAGES = ("read", "queue", "decode", "predict", "encode")
 
 
@@ -86,11 +87,40 @@ LOAD = Family(
     ("model", "version"),
     "max",
 )
+MODEL_REQUESTS = Family(
+    "prefork_model_requests",
+    "counter",
+    "Requests to a model that batches or has processes of its own, by their outcome: `success` or `failure`.",
+    ("model", "version", "outcome"),
+)
+MODEL_ROWS = Family("prefork_model_rows", "counter", "Rows of those requests that were computed.", ("model", "version"))
+MODEL_EXECUTIONS = Family(
+    "prefork_model_executions", "counter", "Calls of the model for them; one may be for many.", ("model", "version")
+)
+MODEL_SECONDS = Family(
+    "prefork_model_request_seconds",
+    "counter",
+    "Time of those requests, by stage: `queue` until the model was free, `compute`, for each as long as its whole batch took.",
+    ("model", "version", "stage"),
+)
+BATCH_ROWS = Family(
+    "prefork_model_batch_rows",
+    "histogram",
+    "Rows in one call of such a model.",
+    ("model", "version"),
+    buckets=BATCHES,
+)
 RECYCLES = Family(
     "prefork_recycles",
     "counter",
-    "Workers that were told to go, by the reason: `hup`, `code` (changed), `max_requests`, `stuck`, `surplus` and others.",
+    "Workers that were told to go, by the reason: `hup`, `code` (changed), `max_requests`, `max_worker_memory`, "
+    "`max_worker_age`, `operator`, `stuck`, `surplus`.",
     ("reason",),
+)
+FAILED = Family(
+    "prefork_failed_replacements",
+    "counter",
+    "Workers that could not load the model while the server went on. `/ready` says why the last one could not.",
 )
 DEATHS = Family(
     "prefork_worker_deaths",
@@ -130,7 +160,13 @@ FAMILIES = {
         ERRORS,
         MODELS,
         LOAD,
+        MODEL_REQUESTS,
+        MODEL_ROWS,
+        MODEL_EXECUTIONS,
+        MODEL_SECONDS,
+        BATCH_ROWS,
         RECYCLES,
+        FAILED,
         DEATHS,
         RESIDENT,
         PROPORTIONAL,

@@ -19,6 +19,7 @@ from prefork.metrics import exemplars, families, page, series
 from prefork.metrics.custom import Custom, labels
 from prefork.metrics.families import LATENCIES, STAGES
 from prefork.metrics.ledger import Account, Ledger
+from prefork.metrics.models import Models
 from prefork.settings import Settings
 
 clock = time.perf_counter
@@ -32,11 +33,12 @@ _GONE = "gone"
 class Meter:
     """A worker's meter. It begins the account, and says that it is this process's.
 
-    name, version: the model's. custom: for the class's own metrics.
+    name, version: the model's. custom: for the class's own metrics. models: for what is counted of each model.
     """
 
     def __init__(self, account: Account, settings: Settings, name: str, version: str) -> None:
         account.begin()
+        self.models = Models(account)
         self.custom = Custom(account, counts_feedback=settings.count_feedback)
         self._lock = threading.Lock()
         self._account = account
@@ -118,6 +120,11 @@ class Meter:
     def close(self) -> None:
         """The model is unloaded."""
         self._cells[self._ready] = 0.0
+
+    @property
+    def ledger(self) -> Ledger:
+        """The accounts of all workers."""
+        return self._account.ledger
 
     def page(self, accept: str) -> tuple[str, bytes]:
         """The content type and the body of the metrics of all workers."""

@@ -39,10 +39,14 @@ class Key(msgspec.Struct, array_like=True, frozen=True):
 _decoder = msgspec.json.Decoder(Key)
 
 
+def key(family: Family, *values: str) -> bytes:
+    """The key of one of the server's own series, by the values of its labels."""
+    return msgspec.json.encode(Key("own", family.name, tuple(zip(family.labels, values, strict=True))))
+
+
 def own(account: Account, family: Family, *values: str) -> int:
     """The place of one of the server's own series, by the values of its labels."""
-    key = Key("own", family.name, tuple(zip(family.labels, values, strict=True)))
-    return account.cell(msgspec.json.encode(key), family.width)
+    return account.cell(key(family, *values), family.width)
 
 
 def count(account: Account, family: Family, *values: str) -> None:

@@ -43,12 +43,22 @@ def find(path: str, model_dir: str = "") -> type[Any]:
 
 def with_directory(cls: type[Any], parameters: Mapping[str, Any], model_dir: str) -> dict[str, Any]:
     """The parameters, with the directory under `model_dir` or `model_uri` where the constructor takes one of them."""
-    try:
-        takes = set(inspect.signature(cls).parameters)
-    except (TypeError, ValueError):  # a builtin that does not say
-        takes = set()
+    takes = _takes(cls)
     name = next((name for name in ("model_dir", "model_uri") if name in takes), None)
     return dict(parameters) if name is None or not model_dir else {name: model_dir, **parameters}
+
+
+def with_device(cls: type[Any], parameters: Mapping[str, Any], device: object) -> dict[str, Any]:
+    """The parameters, with the device under `device` where there is one and the constructor takes it."""
+    is_wanted = device is not None and "device" in _takes(cls)
+    return {"device": device, **parameters} if is_wanted else dict(parameters)
+
+
+def _takes(cls: type[Any]) -> set[str]:
+    try:
+        return set(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):  # a builtin that does not say
+        return set()
 
 
 def construct(cls: type[Any], parameters: Mapping[str, Any]) -> object:

@@ -11,6 +11,7 @@ from prefork.errors import BadAnswer, BadRequest, ModelLoadError, NotImplemented
 from prefork.model import answers, raw, signature
 from prefork.model.features import features
 from prefork.model.hooks import Hook, found, is_async, is_default, is_stream, is_unimplemented
+from prefork.model.lent import NOTHING, Lent, lent
 from prefork.model.typed import Named, is_named
 from prefork.payload import Feedback, Kind, Payload
 
@@ -33,7 +34,7 @@ class Method:
 
     calls: its hooks, called with a request one behind the other until one neither returns NotImplemented nor raises
     SeldonNotImplementedError; the last stands in for the hooks and always answers.
-    convert: what a hook returned, as a payload. named: the `predict` of the named style, if it is one.
+    convert: what a hook returned, as a payload. named: the `predict` of the named style, if it is one. lent: what it is lent.
     """
 
     def __init__(self, user_object: object, name: str) -> None:
@@ -41,16 +42,20 @@ class Method:
         self.metric_name = METRIC_NAMES[name]
         plain = found(user_object, name)
         whole = [(hook, prepare) for hook, prepare in _whole_hooks(user_object, name) if hook is not None]
-        self.named = Named(plain) if name == "predict" and plain is not None and is_named(plain) else None
+        self.lent = lent(plain) if name == "predict" and plain is not None else NOTHING
+        self.named = Named(plain, self.lent) if name == "predict" and plain is not None and is_named(plain) else None
         self.is_raw = bool(whole)
         hooks = [hook for hook, _ in whole] + [hook for hook in (plain,) if hook is not None]
         self.exists = bool(hooks)
         self.is_async = any(map(is_async, hooks))
         self.streams = self.named.streams if self.named is not None else plain is not None and is_stream(plain)
+        if self.streams and self.lent.sends:
+            raise ModelLoadError("predict takes a sender and gives an iterator; it must answer in one way")
+        self.streams = self.streams or self.lent.sends
         self.convert = self.named.answer if self.named is not None else _CONVERTERS.get(name, answers.payload)
         calls: list[Call] = [raw.caller(hook, prepare) for hook, prepare in whole]
         if plain is not None:
-            calls.append(self.named.call if self.named is not None else _plain_call(name, plain))
+            calls.append(self.named.call if self.named is not None else _plain_call(name, plain, self.lent))
         calls.append(_stand_in(user_object, name, only_raw=self.is_raw and plain is None))
         self._calls = tuple(calls)
 
@@ -95,18 +100,20 @@ def _same(message: Any) -> Any:
     return message
 
 
-def _plain_call(name: str, hook: Hook) -> Call:
+def _plain_call(name: str, hook: Hook, lends: Lent) -> Call:
     if name == "health_status":
         return lambda _request: hook()
     if name == "aggregate":
         return _aggregate_call(hook)
     if name == "send_feedback":
         return _feedback_call(hook)
-    if name == "predict" and not signature.arguments(hook, 2, "meta").fits:
+    if name == "predict" and not signature.arguments(lends.without(hook), 2, "meta").fits:
         raise ModelLoadError(
             "predict cannot be called: it must take X, or X and names, or X, names and meta, and defaults for the rest; "
             "or annotate every parameter to take inputs by name"
         )
+    if lends != NOTHING:
+        return _call_with_lent(hook, lends)
     caller = signature.caller(hook)
     tensor = Kind.TENSOR
     if signature.arguments(hook, 2, "meta").keyword:
@@ -126,6 +133,19 @@ def _call_with_meta(caller: Callable[..., Any]) -> Call:
     def call(request: Payload) -> Any:
         x, names = features(request)
         return caller(x, names, request.meta_for_model())
+
+    return call
+
+
+def _call_with_lent(hook: Hook, lends: Lent) -> Call:
+    takes = signature.arguments(lends.without(hook), 2, "meta")
+
+    def call(request: Payload) -> Any:
+        values = features(request)[: takes.positional]
+        more = lends.arguments(request)
+        if takes.keyword:
+            more["meta"] = request.meta_for_model()
+        return hook(*values, **more)
 
     return call
 

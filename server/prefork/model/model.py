@@ -21,6 +21,7 @@ from prefork.model.hooks import found, is_default, is_unimplemented
 from prefork.model.loop import Loop
 from prefork.model.metadata import Metadata, defaults, describe, ports, tensors
 from prefork.model.method import METRIC_NAMES, Method
+from prefork.model.sender import Sender
 from prefork.model.signature import takes_nothing
 from prefork.payload import Kind, ModelSpec, Payload
 
@@ -34,12 +35,13 @@ class Model:
     """One object of a user's class.
 
     spec: what it takes; `inputs` is None for Seldon's style. is_async: whether what it mainly does is `async def`.
-    custom_service: its own blocking service, if it has one.
+    custom_service: its own blocking service, if it has one. sends: whether `predict` answers through a sender.
     image: the container image, for the metadata's defaults. Raises ModelLoadError for a `predict` that cannot be called.
     """
 
     spec: ModelSpec
     is_async: bool
+    sends: bool
 
     def __init__(
         self,
@@ -147,6 +149,28 @@ class Model:
         else:
             yield self._answered(method, result, request)
 
+    def ask(self, request: Payload, sender: Sender) -> None:
+        """Have `predict` answer through the sender, which may go on when this returns. Raises what the user's code raises."""
+        request.sender = sender
+        try:
+            result = self._result(self._methods["predict"], request)
+        finally:
+            request.sender = None
+        _check_nothing(result)
+
+    async def ask_async(self, request: Payload, sender: Sender) -> None:
+        """As `ask`, on the running event loop; a plain function is called in place."""
+        request.sender = sender
+        try:
+            result = await self._methods["predict"].call_async(request)
+        finally:
+            request.sender = None
+        _check_nothing(result)
+
+    def part(self, part: Any, request: Payload) -> Payload:
+        """A part that `predict` has sent, as a payload."""
+        return self._answered(self._methods["predict"], part, request, is_part=True)
+
     def _find_hooks(self) -> None:
         owner = self.user_object
         self._methods = {name: Method(owner, name) for name in METRIC_NAMES}
@@ -157,6 +181,7 @@ class Model:
         predict = self._methods["predict"]
         main = next((method for method in self._methods.values() if method.exists), predict)
         self.is_async = main.is_async
+        self.sends = predict.lent.sends
         self.spec = ModelSpec(
             self._named[0],
             self._named[1],
@@ -245,6 +270,12 @@ class Model:
         if names is None or isinstance(names, list):
             return names
         return names.tolist() if hasattr(names, "tolist") else list(names)
+
+
+def _check_nothing(result: Any) -> None:
+    if result is not None:
+        _close(result)
+        raise BadAnswer(f"predict has a sender and must return None, not a {type(result).__qualname__}")
 
 
 def _close(parts: Any) -> None:

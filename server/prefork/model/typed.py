@@ -22,6 +22,7 @@ from prefork.model.casting import cast
 from prefork.model.features import text
 from prefork.model.hints import Array, Meaning
 from prefork.model.hooks import Hook
+from prefork.model.lent import NOTHING, Lent
 from prefork.model.returns import Returns
 from prefork.payload import Kind, Payload, TensorSpec, datatype_of
 
@@ -48,18 +49,20 @@ class Named:
     """A `predict` in the named style.
 
     inputs: what it takes; None where a data frame takes whatever comes. outputs: what it returns, where that is known.
-    streams: whether its annotation promises an iterator. Raises ModelLoadError for an annotation that is no input.
+    streams: whether its annotation promises an iterator. lends: what it is lent, in parameters that are no inputs.
+    Raises ModelLoadError for an annotation that is no input.
     """
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, hook: Hook, lends: Lent = NOTHING) -> None:
         self._hook = hook
+        self._lent = lends if lends != NOTHING else None
         self._fields: dict[str, Meaning] = {}
         self._frame: tuple[str, Any] | None = None
         resolved = hints.resolved(hook)
         parameters = inspect.signature(hook).parameters
         self._meta = "meta" in parameters
         for parameter in parameters.values():
-            if parameter.name != "meta":
+            if parameter.name != "meta" and parameter.name not in lends.names:
                 self._add(parameter, resolved.get(parameter.name, parameter.annotation))
         self._specs = {name: _spec(name, field, parameters[name]) for name, field in self._fields.items()}
         self._nullable = [
@@ -72,7 +75,10 @@ class Named:
 
     def call(self, request: Payload) -> Any:
         """Call it with what a request has for it. Raises BadRequest naming the input that is missing or does not fit."""
-        return self._hook(**self.arguments(request))
+        arguments = self.arguments(request)
+        if self._lent is not None:
+            arguments.update(self._lent.arguments(request))
+        return self._hook(**arguments)
 
     def answer(self, result: Any, request: Payload) -> Payload:
         """What it returned, as a payload. Raises BadAnswer naming the output."""

@@ -20,33 +20,24 @@ from gunicorn.errors import HaltServer
 import prefork
 from prefork import application, metrics
 from prefork.errors import ModelLoadError, PreloadRefused, StartupError
+from prefork.guard.place import place
 from prefork.metrics import families
-from prefork.processes import balance, child, ending, gunicorn_app, listener, roster
-from prefork.processes.backoff import Backoff
+from prefork.model.ownership import Ownership
+from prefork.processes import balance, blame, child, due, ending, fate, gunicorn_app, listener
+from prefork.processes.foreman import MARGIN, Foreman
 from prefork.processes.service_process import ServiceProcess
+from prefork.processes.supervision import Supervision
 from prefork.processes.worker import ADDRESS_TAKEN
 from prefork.settings import Settings
 
 _QUICK = 1.0
 """Seconds that INT and QUIT leave a worker before it is killed."""
 
-_MARGIN = 1.0
-"""Seconds past `graceful_timeout`, by which a worker has ended its requests itself, before it is killed."""
-
-_STEADY = 10.0
-"""Seconds after which the death of a worker is no sign that its replacement will die as well."""
+_TO_KILL = 6.0
+"""Seconds that the supervisor needs for ending what does not end by itself."""
 
 _IMPATIENT = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
 """Signals that end a wait for what is in flight: whoever sends a second one has no time."""
-
-_CODE = {"HUP", "its code has changed"}
-_WORDS = {
-    "HUP": "hup",
-    "its code has changed": "code",
-    "there is one too many": "surplus",
-    "a model thread is stuck": "stuck",
-}
-"""What metrics call the reasons that a person reads otherwise."""
 
 
 def run(settings: Settings, wiring: gunicorn_app.Wiring = application) -> int:
@@ -76,11 +67,9 @@ class Arbiter(gunicorn.arbiter.Arbiter):
     reexec_pid: int
 
     def __init__(self, app: gunicorn_app.Application) -> None:
-        self._backoff = Backoff(1.0 if app.settings.reload else 30.0)
-        self._is_ready = False
-        self._is_starting = True
+        self._foreman = Foreman(app.settings)
+        self._ownership = Ownership.of(app.settings.model, app.settings.model_dir)
         self._is_stopping = False
-        self._failed = 0.0
         super().__init__(app)
         self.WORKERS = {}
         self.START_CTX["args"] = [
@@ -89,6 +78,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         ]  # sys.argv would make `-m prefork` a path in itself
         self._service = ServiceProcess(self._serve_custom, self.log)
         self._scraped = ServiceProcess(self._serve_metrics, self.log, name="the metrics' port")
+        self._models = Supervision(app, self.log, lambda: self.LISTENERS)
+        self._services = (self._service, self._scraped, self._models)
 
     def start(self) -> None:
         """Bind, and build the model if it is to be built here. Raises AddressError."""
@@ -105,12 +96,13 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         try:
             super().start()
             self._open_metrics()
+            self._models.open()
         except StartupError:
             if self.pidfile is not None:
                 self.pidfile.unlink()
             raise
         self.app.bound(self.LISTENERS)
-        if settings.preload_app:
+        if settings.preload_app and not self.app.is_hosted:
             self._preload()
 
     def spawn_worker(self) -> int:
@@ -121,21 +113,23 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         return pid
 
     def manage_workers(self) -> None:
-        """Fork who is missing and tell those to go who are to go."""
-        self._read_board()
-        if self.app.settings.metrics_port:
-            self._scraped.keep()
-        missing, leaving = roster.plan(self.WORKERS.values(), self.num_workers)
-        for worker in leaving:
+        """Do what there is to do now: fork who is missing, tell those to go who are to go."""
+        workers = self.WORKERS.values()
+        orders = self._foreman.orders(workers, self.num_workers)
+        if orders.is_ready:
+            where = ", ".join(map(str, self.LISTENERS)) or self.app.settings.bind
+            self.log.info("ready at %s\n%s", where, self.app.board.summary)
+        self._keep_services()
+        for worker in orders.leave:
             self._retire(worker)
-        if self._backoff.is_over:
-            for _ in range(missing):
-                self.spawn_worker()
-        now = time.monotonic()
-        for worker in list(self.WORKERS.values()):
+        for _ in range(orders.fork):
+            self.spawn_worker()
+        for worker, how in orders.signals:
+            self.kill_worker(worker.pid, how)
+        for worker in workers:
             worker.slot.condemn(worker.due or worker.leaving, leaving=bool(worker.leaving))
-            if worker.leaving and now > worker.deadline:
-                self.kill_worker(worker.pid, signal.SIGKILL)
+        if self.app.board.trouble and not self._foreman.course.trouble:
+            self.app.board.trouble = ""
 
     def handle_hup(self) -> None:
         """HUP: replace every worker, and the user's own service."""
@@ -147,10 +141,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self._stats["reloads"] += 1
         self.log.reopen_files()
         self.cfg.on_reload(self)
-        if self.app.settings.preload_app and not self._rebuild():
+        if self.app.is_hosted:
+            self._models.reload()
+        elif self.app.settings.preload_app and not self._rebuild():
             return
-        for worker in self.WORKERS.values():
-            worker.due = worker.due or "HUP"
+        due.demand(self.WORKERS.values(), due.HUP)
         if self._service.pid:
             self._service.restart()
 
@@ -180,11 +175,15 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         sock.close_sockets(self.LISTENERS, not keep_path)
         self.LISTENERS = []
         self._tell_all(signal.SIGTERM if graceful else signal.SIGQUIT)
-        self._wait(self.app.settings.graceful_timeout + _MARGIN if graceful else _QUICK)
+        self._wait(self.app.settings.graceful_timeout + MARGIN if graceful else _QUICK)
         self.kill_workers(signal.SIGKILL)
         self._service.stop(signal.SIGKILL)
         self._scraped.stop(signal.SIGKILL)
+        self._models.stop(signal.SIGTERM)
+        self._wait(self.app.settings.graceful_timeout + _TO_KILL if graceful else _TO_KILL)
+        self._models.stop(signal.SIGKILL)
         self._wait(_QUICK)
+        self._models.close()
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
         """Stop and leave the process with a status."""
@@ -207,7 +206,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         except PreloadRefused as refused:
             self.halt(str(refused), refused.exit_code)
         except BaseException as error:
-            self.log.error("the model cannot be built", exc_info=error)
+            text = str(error) if isinstance(error, ModelLoadError) else "the model cannot be built"
+            self.log.error("%s", text, exc_info=blame.of_users_code(error))
             self.halt("nothing can be served", ModelLoadError.exit_code)
 
     def _rebuild(self) -> bool:
@@ -219,8 +219,10 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             self.SIG_QUEUE.put_nowait(stopped.number)
             return False
         except BaseException as error:
-            trace = None if isinstance(error, PreloadRefused) else error
-            self.log.error("the reload is given up: the workers of before go on: %s", error, exc_info=trace)
+            how = f"the reload is given up: the workers of before go on: {error}"
+            self.log.error("%s", how, exc_info=blame.of_users_code(error))
+            self._foreman.course.trouble = how
+            self._tell_trouble()
             return False
         return True
 
@@ -248,35 +250,16 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             each.close()
         self.app.serve_custom()
 
-    def _read_board(self) -> None:
-        workers = self.WORKERS.values()
-        for worker in workers:
-            if worker.slot.changes > worker.changes:
-                worker.changes = worker.slot.changes
-                worker.due = "its code has changed"
-            if worker.slot.has(balance.SPENT) and not worker.due:
-                worker.due = "max_requests"
-            if worker.slot.has(balance.STUCK) and not worker.due:
-                worker.due = "a model thread is stuck"
-            if worker.slot.has(balance.SERVICE):
-                self._service.keep()
-        loaded = [worker.slot.has(balance.LOADED) for worker in workers]
-        if self._failed and any(
-            is_in and each.spawned > self._failed for is_in, each in zip(loaded, workers, strict=True)
-        ):
-            self._failed, self.app.board.trouble = 0.0, ""
-        if any(loaded) and not self._is_ready:
-            self._is_ready = True
-            where = ", ".join(map(str, self.LISTENERS)) or self.app.settings.bind
-            self.log.info("ready at %s\n%s", where, self.app.board.summary)
-        if self._is_starting and len(loaded) >= self.num_workers and all(loaded):
-            self._is_starting = False
+    def _keep_services(self) -> None:
+        self._models.keep()
+        if self.app.settings.metrics_port:
+            self._scraped.keep()
+        if any(worker.slot.has(balance.SERVICE) for worker in self.WORKERS.values()):
+            self._service.keep()
 
     def _retire(self, worker: Any) -> None:
-        worker.leaving = worker.due or "there is one too many"
-        metrics.count(self.app.ledger.root, families.RECYCLES, _WORDS.get(worker.leaving, worker.leaving))
-        worker.deadline = time.monotonic() + self.app.settings.graceful_timeout + _MARGIN
-        self.log.info("worker %d leaves: %s", worker.pid, worker.leaving)
+        metrics.count(self.app.ledger.root, families.RECYCLES, due.WORDS.get(worker.leaving, worker.leaving))
+        self.log.info("worker %d leaves: %s%s", worker.pid, worker.leaving, worker.term.why)
         self.kill_worker(worker.pid, signal.SIGTERM)
 
     def _bury(self, pid: int, status: int) -> None:
@@ -284,10 +267,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):
             self.reexec_pid = 0
         if pid == self.dirty_arbiter_pid:
             self.handle_dirty_arbiter_exit(pid, status)
-        if self._service.bury(pid, status) or self._scraped.bury(pid, status) or pid not in self.WORKERS:
+        if any(each.bury(pid, status) for each in self._services) or pid not in self.WORKERS:
             return  # as process 1 we also reap children that are nobody's
         worker = self.WORKERS.pop(pid)
         had_loaded = worker.slot.has(balance.LOADED)
+        words = worker.tmp.last_words()
         worker.slot.free()
         worker.account.free()
         worker.tmp.close()
@@ -295,35 +279,40 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         if self._is_stopping or worker.leaving:
             self.log.debug("worker %d has left", pid)
             return
-        metrics.count(self.app.ledger.root, families.DEATHS, _cause(status))
+        metrics.count(self.app.ledger.root, families.DEATHS, fate.cause(status))
         if had_loaded:
             self._miss(worker, status)
         else:
-            self._mourn(worker, status)
+            self._mourn(worker, status, words)
 
     def _miss(self, worker: Any, status: int) -> None:
         """A worker died that had served."""
-        self.log.error("worker %d %s; it is replaced", worker.pid, _fate(status))
-        if time.monotonic() - worker.spawned < _STEADY:
-            self._backoff.fail()
+        how = fate.fate(status, silent=self.timeout if worker.aborted else 0)
+        self.log.error("worker %d %s; it is replaced", worker.pid, how)
+        self._foreman.course.died(worker)
 
-    def _mourn(self, worker: Any, status: int) -> None:
-        """A worker died before it had loaded."""
-        how = f"worker {worker.pid} {_fate(status)} before its model had loaded"
+    def _mourn(self, worker: Any, status: int, words: str) -> None:
+        """A worker died before it had loaded. words: its stacks, where it has written them."""
         if os.waitstatus_to_exitcode(status) == ADDRESS_TAKEN:
             raise HaltServer("another process opened the port first", 1)
-        if not self._is_ready or (self._is_starting and not os.WIFSIGNALED(status)):
+        if words:
+            self.log.error("what every thread of worker %d was at:\n%s", worker.pid, words)
+        where = place(words, self._ownership)
+        limit = self.app.settings.load_timeout if worker.overdue else 0
+        how = f"worker {worker.pid} {fate.before_loading(status, where, limit)}"
+        delay = self._foreman.course.failed(how, by_chance=os.WIFSIGNALED(status) and not worker.overdue)
+        if delay is None:
             raise HaltServer(how, ModelLoadError.exit_code)
         self.app.board.forget_failure()
-        delay = self._backoff.fail()
-        self.log.error("%s; the next try is in %.1f s", how, delay)
-        self.app.board.trouble = how
-        self._failed = time.monotonic()
-        reloading = [each for each in self.WORKERS.values() if each.due in _CODE and not each.leaving]
-        for each in reloading:
-            each.due = ""
-        if reloading:
-            self.log.error("the reload is given up: the workers of before go on")
+        self._tell_trouble()
+        if due.give_up_reload(self.WORKERS.values()):
+            self.log.error("%s; the reload is given up: the workers of before go on", how)
+        else:
+            self.log.error("%s; the next try is in %.1f s", how, delay)
+
+    def _tell_trouble(self) -> None:
+        metrics.count(self.app.ledger.root, families.FAILED)
+        self.app.board.trouble = self._foreman.course.trouble
 
     def _drain(self) -> bool:
         """Let the workers say that they are not ready, and answer, for `drain_grace`; whether nobody was impatient."""
@@ -346,25 +335,10 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         """Wait until every child has ended, for at most so long; another signal to stop shortens the wait."""
         deadline = time.monotonic() + seconds
         self.reap_workers()
-        while (self.WORKERS or self._service.pid or self._scraped.is_ending or self.dirty_arbiter_pid) and (
+        while (self.WORKERS or self.dirty_arbiter_pid or any(each.is_ending for each in self._services)) and (
             left := deadline - time.monotonic()
         ) > 0:
             if _IMPATIENT & set(self.wait_for_signals(timeout=left)):
                 self._tell_all(signal.SIGQUIT)
                 deadline = min(deadline, time.monotonic() + _QUICK)
             self.reap_workers()
-
-
-def _cause(status: int) -> str:
-    if not os.WIFSIGNALED(status):
-        return "exit"
-    number = os.WTERMSIG(status)
-    return signal.Signals(number).name if number in set(signal.Signals) else "signal"
-
-
-def _fate(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return f"left with status {code}"
-    name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-    return f"was killed by {name}{' (out of memory?)' if -code == signal.SIGKILL else ''}"

@@ -25,6 +25,9 @@ _NEVER = 10**6
 _GLANCE = 0.02
 """Seconds between two looks at what is left while the worker leaves."""
 
+_FAREWELL = 0.5
+"""Seconds in which clients are told that their streams end here."""
+
 
 class AsgiWorker(Serving, ASGIWorker):
     """Serves an ASGI application on uvloop, or on asyncio where there is none."""
@@ -137,6 +140,11 @@ class AsgiWorker(Serving, ASGIWorker):
             if self.loop.time() > lingered:
                 self._abandon_arrivals()
             await asyncio.sleep(_GLANCE)
+        if not self._quick_shutdown and self.front.end_streams():
+            until = self.loop.time() + _FAREWELL
+            while self._connections and self.loop.time() < until:
+                self.notify()
+                await asyncio.sleep(_GLANCE)
         if self._connections and not self._quick_shutdown:
             self.log.warning("graceful_timeout is over; connections that are cut off: %d", len(self._connections))
 

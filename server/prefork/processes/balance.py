@@ -1,6 +1,7 @@
 """What the workers of one server know of each other, and the rule by which they share connections.
 
-The board is memory that the arbiter maps before it forks: one slot of eight int64 a worker, then one text.
+The board is memory that the arbiter maps before it forks: one slot of sixteen int64 a worker, then two texts. A slot is two
+lines of the processor's cache, so that no worker's writing slows another one's down.
 
     0 pid          of the worker; 0: the slot is free                    written by the arbiter
     1 state        LOADED | ACCEPTING | SERVICE | SPENT | STUCK          written by the worker, as is what follows
@@ -10,6 +11,7 @@ The board is memory that the arbiter maps before it forks: one slot of eight int
     5 since        when it began to load or had loaded, in seconds since the epoch
     6 due          why it is to be replaced, a number out of REASONS     written by the arbiter
     7 leaving      whether it was told to go                             written by the arbiter
+    8 asked        how often an operator has asked for a recycle        written by the worker
 
 Each cell has one writer at a time, so nothing needs a lock. The arbiter clears a slot once its worker is reaped.
 """
@@ -36,6 +38,9 @@ REASONS = (
     "HUP",
     "its code has changed",
     "max_requests",
+    "max_worker_memory",
+    "max_worker_age",
+    "operator",
     "a model thread is stuck",
     "there is one too many",
     "other",
@@ -50,8 +55,8 @@ DOUBT = 0.02
 
 _FAR = 2
 _SLOTS = 1024
-_WIDTH = 8
-_PID, _STATE, _CONNECTIONS, _TURNS, _CHANGES, _SINCE, _DUE, _LEAVING = range(8)
+_WIDTH = 16
+_PID, _STATE, _CONNECTIONS, _TURNS, _CHANGES, _SINCE, _DUE, _LEAVING, _ASKED = range(9)
 _HEADER = _SLOTS * _WIDTH
 _USED, _STOPPING, _LENGTH, _FAILED, DRAINING, _TROUBLE_LENGTH = range(_HEADER, _HEADER + 6)
 _TEXT = (_HEADER + _WIDTH) * 8
@@ -214,6 +219,15 @@ class Slot:
     def changed(self) -> None:
         """Count a change of the user's code."""
         self._cells[self.at + _CHANGES] += 1
+
+    @property
+    def asked(self) -> int:
+        """How often an operator has asked this worker to have all workers replaced."""
+        return self._cells[self.at + _ASKED]
+
+    def ask(self) -> None:
+        """Count such a request."""
+        self._cells[self.at + _ASKED] += 1
 
     def turn(self) -> None:
         """Show the others that this worker comes round to accepting."""

@@ -9,11 +9,17 @@ from prefork.processes import balance
 
 
 class BoardCrew:
-    """A Crew out of the board. stuck: called when a model thread of this worker does not come back."""
+    """A Crew out of the board.
 
-    def __init__(self, board: balance.Board, stuck: Callable[[], None]) -> None:
+    stuck: called when a model thread of this worker does not come back; recycle: to have the arbiter replace all workers.
+    """
+
+    def __init__(
+        self, board: balance.Board, stuck: Callable[[], None], recycle: Callable[[], None] = lambda: None
+    ) -> None:
         self._board = board
         self._stuck = stuck
+        self._recycle = recycle
 
     @property
     def is_draining(self) -> bool:
@@ -32,6 +38,12 @@ class BoardCrew:
     def report_stuck(self) -> None:
         """A model thread of this worker does not come back."""
         self._stuck()
+
+    def recycle(self) -> Sequence[int]:
+        """Have every worker replaced that is not leaving; their process ids."""
+        pids = [slot.pid for slot in self._board.slots() if not slot.is_leaving]
+        self._recycle()
+        return pids
 
 
 def _state(slot: balance.Slot) -> str:

@@ -5,14 +5,18 @@ A worker looks through its connections once a second for those that are idle for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gunicorn.asgi.protocol import ASGIProtocol
 
 from prefork.asgi import CLIENT
+from prefork.exchange import Exchange, pieces
+from prefork.http import Request, Response
 from prefork.processes import refusal
 from prefork.processes.balance import DRAINING
+from prefork.processes.head import CHUNKED, head
 
 FIRST_REQUEST = 5.0
 """Seconds for which a connection may be silent where `keepalive` is 0."""
@@ -26,7 +30,11 @@ ASGIProtocol._check_h1c_protocol_available()  # noqa: SLF001 - gunicorn's own
 
 
 class Connection(ASGIProtocol):
-    """A connection of `worker`, which keeps the set of those that are open."""
+    """A connection of `worker`, which keeps the set of those that are open.
+
+    It is the Exchange, and the Client, of the request at hand. gunicorn's hooks and its access log, and applications that
+    are not the front, are served with ASGI's messages.
+    """
 
     _closed: bool
 
@@ -35,6 +43,9 @@ class Connection(ASGIProtocol):
         self.idle_since: float = worker.loop.time()
         self._refused = False
         self._cells = worker.slot.board.cells
+        self._is_begun = self._is_whole = self._is_last = self._is_chunked = self._has_body = False
+        watched = self._pre_request or self._post_request or self.log.access_log_enabled
+        self._front = None if watched else getattr(self.app, "serve", None)
         self.hung_up: Callable[[], object] | None = None
         self.cfg = worker.reading_cfg
         worker.adopt(self)
@@ -76,7 +87,78 @@ class Connection(ASGIProtocol):
 
     def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> Any:
         # gunicorn runs each request in a task of its own, for applications that go on working after their answer.
-        return self._handle_http_request(request, sockname, peername)
+        if self._front is None:
+            return self._handle_http_request(request, sockname, peername)
+        return self._exchange(request, self._front)
+
+    async def _exchange(self, request: Any, front: Callable[[Request, Exchange], Awaitable[None]]) -> bool:
+        """What gunicorn does with ASGI's messages, without them; returns whether the connection is kept."""
+        self._is_begun = self._is_whole = False
+        query = request.query.encode("latin-1") if request.query else b""
+        asked = Request(request.method, request.path, query, dict(request.headers_bytes), ())
+        try:
+            await front(asked, self)
+        except asyncio.CancelledError:  # the client has gone
+            return False
+        except Exception:
+            self.log.exception("%s %s failed inside the server", request.method, request.path)
+            if not self._is_begun:
+                self._send_error_response(500, "")
+            return False
+        return self._is_whole and self.worker.alive and not self._is_last
+
+    @property
+    def client(self) -> Connection:
+        """Who asks."""
+        return self
+
+    def receive(self) -> Awaitable[dict[str, Any]]:
+        """The next part of the body."""
+        received: Awaitable[dict[str, Any]] = self._body_receiver.receive()
+        return received
+
+    async def answer(self, response: Response) -> None:
+        """Write a response that is no stream."""
+        body = response.body
+        length = len(body[0]) if len(body) == 1 else sum(map(len, body))
+        self._write_head(response, length if response.length is None else response.length)
+        for piece in pieces(body, length) if self._has_body else (b"",):
+            # What is not bytes may change once this returns, and the transport may still have to send it.
+            await self._write(piece if type(piece) is bytes else bytes(piece))
+        self._is_whole = True
+
+    async def begin(self, response: Response) -> None:
+        """Have the head ready for the first part."""
+        self._write_head(response, None)
+
+    async def part(self, body: bytes, *, is_last: bool = False) -> None:
+        """Write a part of a stream; the head goes with the first."""
+        if not self._has_body:
+            body = b""
+        if self._is_chunked and is_last and not body:
+            body = b"0\r\n\r\n"
+            self._is_chunked = False
+        if body or is_last:
+            await self._write(body, is_last=is_last)
+        self._is_whole = is_last
+
+    async def _write(self, body: bytes, *, is_last: bool = False) -> None:
+        if not self._closed:
+            self._send_body(body, self._is_chunked, is_last)
+            if self._flow_control.write_paused:
+                await self._flow_control.drain()
+
+    def _write_head(self, response: Response, length: int | None) -> None:
+        """Put the head before what is written next."""
+        request, status = self._current_request, response.status
+        self._has_body = not self._response_omits_body(request.method, status)
+        self._is_chunked = length is None and self._has_body and request.version >= (1, 1)
+        self._is_last = self._will_close(request, length is None and not self._is_chunked)
+        framing = CHUNKED if self._is_chunked else b""
+        if length is not None and not self._response_forbids_content_length(status):
+            framing = b"content-length: %d\r\n" % length
+        self._response_buffer = head(request.version, response, framing, close=self._is_last)
+        self._is_begun = True
 
     def _arm_keepalive_timer(self) -> None:
         self.idle_since = self.worker.loop.time()

@@ -10,6 +10,7 @@ from gunicorn import sock, util
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers import base
 
+from prefork import hosting
 from prefork.application import Front
 from prefork.guard import Preload
 from prefork.metrics import Account, Ledger
@@ -19,6 +20,7 @@ from prefork.processes.balance import Board
 from prefork.processes.configuration import configure, effective
 from prefork.processes.heartbeat import Heartbeat
 from prefork.processes.metrics_port import MetricsPort
+from prefork.processes.run_directory import RunDirectory
 from prefork.settings import Settings
 
 
@@ -47,6 +49,7 @@ class Application(BaseApplication):
         self.board = Board()
         self.ledger = Ledger.of_server(self.settings.workers)
         self.metrics_port = MetricsPort(self.ledger, self.settings)
+        self.run_directory = RunDirectory(self.settings.run_dir)
         self._wiring = wiring
         self._preload = Preload(
             self.settings,
@@ -79,9 +82,16 @@ class Application(BaseApplication):
         """Build it with the code as it is now; when that raises, the model of before stays."""
         self._preload.rebuild()
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the models run in processes of their own."""
+        return hosting.is_hosted(self.settings)
+
     def serve(self, account: Account) -> Front:
         """The loaded model behind its front; in a worker, which counts in that account."""
         self.metrics_port.close()
+        if self.is_hosted:
+            return hosting.serve(self.settings, account, self.run_directory.path)
         return self._wiring.serve(self._construct(), self.settings, account)
 
     def serve_custom(self) -> None:

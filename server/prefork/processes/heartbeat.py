@@ -1,6 +1,6 @@
 """A worker's heartbeat in memory: the modification time of a file that has no name and no directory.
 
-It has the interface of gunicorn's `WorkerTmp`, which wants a writable temporary directory.
+Its text is free for what the worker's stacks were when it could not load. It has the interface of gunicorn's `WorkerTmp`, which wants a writable temporary directory.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Heartbeat:
         Before the first it is the wall clock's, far in the future: a model may load for as long as it needs.
         """
         return os.fstat(self._fd).st_mtime
+
+    def last_words(self) -> str:
+        """What was written into the file."""
+        return os.pread(self._fd, 1 << 20, 0).decode(errors="replace")
 
     def fileno(self) -> int:
         """The file descriptor."""

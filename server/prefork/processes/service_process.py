@@ -16,7 +16,7 @@ from prefork.processes.backoff import Backoff
 class ServiceProcess:
     """One service. `run` is called in the child, with everything that it needs to begin, and blocks.
 
-    A service that returns has ended and stays so; one that fails is started again, later each time.
+    A service that returns has ended and stays so, unless `ends` is false; one that fails is started again, later each time.
     """
 
     def __init__(
@@ -25,9 +25,12 @@ class ServiceProcess:
         log: Any,
         clock: Callable[[], float] = time.monotonic,
         name: str = "custom_service",
+        *,
+        ends: bool = True,
     ) -> None:
         self._run = run
         self._name = name
+        self._ends = ends
         self._log = log
         self._backoff = Backoff(clock=clock)
         self._wanted = True
@@ -64,7 +67,7 @@ class ServiceProcess:
         code = os.waitstatus_to_exitcode(status)
         if not self._wanted or restarting:
             return True
-        if code == 0:
+        if code == 0 and self._ends:
             self._wanted = False
             self._log.info("%s has ended", self._name)
         else:

@@ -18,9 +18,12 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
+from prefork.errors import ModelLoadError
 from prefork.metrics import Account
-from prefork.processes import balance, child, listener, stacks
+from prefork.processes import balance, blame, child, listener, stacks
 from prefork.processes.board_crew import BoardCrew
+from prefork.processes.due import Term
+from prefork.processes.spread import quota
 from prefork.processes.watch import Watch
 
 ADDRESS_TAKEN = 5
@@ -36,7 +39,7 @@ class Serving(Worker):
     """What every worker class does; it stands before gunicorn's class among the bases.
 
     In the arbiter the same object is the record of the worker that was forked: `due` says why it is to be replaced,
-    `leaving` why it was told to go, both empty until then.
+    `leaving` why it was told to go, both empty until then. `overdue` is when it was told to say where it loads for so long.
     """
 
     quota = _NEVER
@@ -47,12 +50,16 @@ class Serving(Worker):
         super().__init__(*args)
         self.slot: balance.Slot = self.app.board.take()
         self.account: Account = self.app.ledger.take()
-        self.quota, self.max_requests = self.max_requests, _NEVER
+        self.max_requests = _NEVER
+        settings = self.app.settings
+        if settings.max_requests:
+            self.quota = quota(self.age, settings.max_requests, settings.max_requests_jitter)
         self.spawned = time.monotonic()
+        self.term = Term()
         self.due = ""
         self.leaving = ""
         self.deadline = 0.0
-        self.changes = 0
+        self.overdue = 0.0
 
     @property
     def nr(self) -> int:
@@ -83,13 +90,14 @@ class Serving(Worker):
     def load_wsgi(self) -> None:
         """Load the model. What it raises is the end of this worker, with its traceback in the log."""
         child.die_with(self.ppid, signal.SIGTERM)
+        stacks.dump_to(self.tmp.fileno())
         begun = time.monotonic()
         try:
             self.front = self.app.serve(self.account)
         except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
             self._mourn(error)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
-        self.front.attach(BoardCrew(self.slot.board, self._report_stuck))
+        self.front.attach(BoardCrew(self.slot.board, self._report_stuck, self._ask_recycle))
         self.wsgi = self.asgi = self.front.app
         seconds = time.monotonic() - begun
         self.log.info("%s loaded in %.2f s, %d MB resident", self.front.name, seconds, _resident() >> 20)
@@ -134,10 +142,17 @@ class Serving(Worker):
         self.wake_arbiter()
 
     def _mourn(self, error: BaseException) -> None:
-        if self.slot.board.is_first_failure():
-            self.log.error("the model cannot be loaded", exc_info=error)
-        else:
+        is_first = self.slot.board.is_first_failure()
+        code = blame.of_users_code(error)
+        if is_first:
+            text = str(error) if isinstance(error, ModelLoadError) else "the model cannot be loaded"
+            self.log.error("%s", text, exc_info=code)
+        elif code is not None:
             self.log.error("the model cannot be loaded here either: %s", error)
+
+    def _ask_recycle(self) -> None:
+        self.slot.ask()
+        self.wake_arbiter()
 
     def _report_stuck(self) -> None:
         self.log.error("a model thread does not come back; this worker is replaced. What every thread does:")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -203,19 +203,23 @@ def _unsigned(node: simdjson.Array) -> Array | None:
 def _shape(node: simdjson.Array) -> tuple[int, tuple[int, ...] | None]:
     """How many lists a list of lists is, itself included, and its shape; None if two of an axis differ in length."""
     level: list[Any] = [node]
-    lists, shape = 0, []
-    while True:
+    lists, shape = 1, [len(node)]
+    first: Any = node[0]
+    while isinstance(first, simdjson.Array):
+        lists += math.prod(shape)
+        first = first[0]
+        inner: Iterable[Any] = chain.from_iterable(level)
+        # The innermost lists are many: were they kept, the garbage collector would look at all of them.
+        if isinstance(first, simdjson.Array):
+            inner = level = list(inner)
         try:
-            sizes = set(map(len, level))
+            sizes = set(map(len, inner))
         except TypeError:
             return lists, None
-        lists += len(level)
         if len(sizes) > 1:
             return lists, None
         shape.append(sizes.pop())
-        if not isinstance(level[0][0], simdjson.Array):
-            return lists, tuple(shape)
-        level = list(chain.from_iterable(level))
+    return lists, tuple(shape)
 
 
 _TEXT = 64 << 20

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prefork.errors import SettingError
 from prefork.settings import address, cpus
 from prefork.settings.parameters import assignment, read
 from prefork.settings.setting import About, Given
@@ -22,12 +23,25 @@ def parameters(winner: Mapping[str, Any], layers: Sequence[Layer], assignments: 
 
 
 def settle(values: dict[str, Any], layers: Sequence[Layer], environ: Mapping[str, str], root: Path) -> dict[str, Any]:
-    """The values with `workers: auto`, single_threaded and the address resolved."""
+    """The values with `workers: auto`, single_threaded, the operator's secret and the address resolved."""
     if values.get("workers") == "auto":
         values["workers"] = cpus.default_workers(cpus.available(root))
     if values.get("single_threaded"):
         values["threads"] = min(values.get("threads", 1), 1)
-    return values | _address(values, layers, environ, root)
+    return values | _secret(values, layers) | _address(values, layers, environ, root)
+
+
+def _secret(values: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
+    name = values.get("admin_token_file")
+    if not name or rank("admin_token", layers) < rank("admin_token_file", layers):
+        return {}
+    try:
+        token = Path(name).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"admin_token_file: {name}: cannot be read: {error}") from None
+    if not token:
+        raise SettingError(f"admin_token_file: {name}: there is nothing in it")
+    return {"admin_token": token}
 
 
 def _address(

@@ -18,6 +18,7 @@ import msgspec
 
 from prefork.settings import cpus, derived, sources
 from prefork.settings.hosting import Hosting
+from prefork.settings.recycling import Recycling
 from prefork.settings.setting import About, Given, reader
 from prefork.settings.settings import Settings
 from prefork.settings.table import markdown
@@ -27,7 +28,8 @@ def abouts() -> dict[str, About]:
     """What is written about each setting, by the name of its field, in the order of the table."""
     hints = get_type_hints(Settings, include_extras=True)
     found = {name: get_args(hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")}
-    found = dict(sorted(found.items(), key=lambda each: each[0] in Hosting.__struct_fields__))
+    parts = (Recycling.__struct_fields__, Hosting.__struct_fields__)  # the first has the fields of the second as well
+    found = dict(sorted(found.items(), key=lambda each: sum(each[0] in part for part in parts)))
     return {
         name: msgspec.structs.replace(about, read=about.read or reader(hint)) for name, (hint, about) in found.items()
     }

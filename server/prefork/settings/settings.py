@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.settings import address, parameters
-from prefork.settings.hosting import Hosting
+from prefork.settings.recycling import Recycling
 from prefork.settings.setting import About, either, segment, size, version_label, whole
 
 
-class Settings(Hosting, frozen=True, kw_only=True):
+class Settings(Recycling, frozen=True, kw_only=True):
     """What the server was told. Durations are seconds, sizes are bytes.
 
     `notes` is no setting: sentences for the log about what was said and has no effect.
@@ -135,18 +135,6 @@ class Settings(Hosting, frozen=True, kw_only=True):
         bool,
         About("Seldon's way to say at most one thread.", "--single-threaded", "FLASK_SINGLE_THREADED"),
     ] = False
-    max_requests: Annotated[
-        int,
-        About("Requests after which a worker is replaced; 0 never.", "--max-requests", "GUNICORN_MAX_REQUESTS"),
-    ] = 0
-    max_requests_jitter: Annotated[
-        int,
-        About(
-            "At most so many requests more, drawn for each worker; no effect without `max_requests`.",
-            "--max-requests-jitter",
-            "GUNICORN_MAX_REQUESTS_JITTER",
-        ),
-    ] = 0
     keepalive: Annotated[
         float,
         About(

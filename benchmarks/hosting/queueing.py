@@ -1,0 +1,101 @@
+"""How near two instances come to an ideal queue that both take from, and what batching is worth."""
+
+from __future__ import annotations
+
+import heapq
+import http.client
+import json
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.hosting import models
+from benchmarks.hosting.served import BODY, serving
+from benchmarks.report import table
+from benchmarks.servers import Running
+
+SECONDS = 0.005
+CONNECTIONS, INSTANCES = 16, 2
+CLIENTS = 64
+
+
+def measure(requests: int) -> str:
+    """A model that keeps a core busy for 5 ms, 2 instances, 16 connections that ask without a pause."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = Path(folder) / "models"
+        models.write(repository, "it", models.SPINNING.format(seconds=SECONDS), instances=INSTANCES)
+        with serving(repository, Path(folder) / "run") as up:
+            times, rate = _ask(up, "it", CONNECTIONS, requests)
+    ideal, ideal_rate = simulate(CONNECTIONS, INSTANCES, SECONDS, requests)
+    p99, ideal_p99 = _p99(times), _p99(ideal)
+    rows = [
+        ["p99", f"{ideal_p99 * 1000:.1f} ms", f"{p99 * 1000:.1f} ms", f"{p99 / ideal_p99:.2f} (goal: at most 1.25)"],
+        ["requests/s", f"{ideal_rate:,.0f}", f"{rate:,.0f}", f"{rate / ideal_rate:.2f} (goal: at least 0.95)"],
+    ]
+    return table(["5 ms, 2 instances, 16 connections", "ideal", "measured", "ratio"], rows)
+
+
+def batching(requests: int) -> str:
+    """64 clients of a model whose batch of 16 rows takes twice as long as one row, with and without batching."""
+    rates = {}
+    for name, config in {
+        "no batching": {},
+        "max_batch_size: 16": {"batching": {"max_batch_size": 16, "max_batch_delay": 2000}},
+    }.items():
+        with tempfile.TemporaryDirectory() as folder:
+            repository = Path(folder) / "models"
+            models.write(repository, "it", models.BATCHED, **config)
+            with serving(repository, Path(folder) / "run") as up:
+                rates[name] = _ask(up, "it", CLIENTS, requests)[1]
+    base = rates["no batching"]
+    rows = [[name, f"{rate:,.0f}", f"{rate / base:.1f}"] for name, rate in rates.items()]
+    return table(["64 clients (goal: at least 5 x)", "requests/s", "x"], rows)
+
+
+def simulate(connections: int, instances: int, seconds: float, requests: int) -> tuple[list[float], float]:
+    """The times and the rate of closed-loop clients of one queue, first come first served, without any cost around it."""
+    free = [0.0] * instances
+    arrivals = [(0.0, number) for number in range(connections)]
+    times: list[float] = []
+    while len(times) < requests:
+        arrived, number = heapq.heappop(arrivals)
+        begun = max(arrived, heapq.heappop(free))
+        heapq.heappush(free, begun + seconds)
+        heapq.heappush(arrivals, (begun + seconds, number))
+        times.append(begun + seconds - arrived)
+    return times, requests / max(free)
+
+
+def _ask(up: Running, name: str, clients: int, requests: int) -> tuple[list[float], float]:
+    times: list[float] = []
+    lock = threading.Lock()
+    threads = [
+        threading.Thread(target=_client, args=(up, name, requests // clients, times, lock)) for _ in range(clients)
+    ]
+    begun = time.perf_counter()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return times, len(times) / (time.perf_counter() - begun)
+
+
+def _client(up: Running, name: str, requests: int, times: list[float], lock: threading.Lock) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", up.port, timeout=60)
+    body = json.dumps(BODY)
+    for _ in range(requests):
+        begun = time.perf_counter()
+        connection.request("POST", f"/v2/models/{name}/infer", body)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{answer.status}")
+        with lock:
+            times.append(time.perf_counter() - begun)
+    connection.close()
+
+
+def _p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]

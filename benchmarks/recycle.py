@@ -1,0 +1,217 @@
+"""`python -m benchmarks.recycle`: what clients see while workers are replaced, beside the same without; into docs/operations.md.
+
+2 workers whose model loads for 3 s, 60 s of requests at a steady rate: half of them on kept connections, half on new ones.
+Every request has its time; what it takes counts from that time on, so that a request that waits for the one before is
+slow as well. A kept connection that the server has closed is opened anew, as clients do; a failed request is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import select
+import signal
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import report, servers
+from benchmarks.servers import Running, Server
+from benchmarks.wires import JSON, seldon
+
+PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+WORKERS = 2
+KEPT = 4
+FRESH = 4
+HUPS = 3
+MOST = 3.0
+"""How many times the p99 of the run without recycling the slowest request of the other one may take."""
+
+_LATE = ("-p", "leak=5", "-p", "keep=0")
+_FORGETFUL, _LEAKING = _LATE, ("-p", "leak=5", "-p", "keep=1", "--max-worker-memory", "500M")
+
+
+@dataclass
+class Seen:
+    """What the clients saw: seconds a request, and what failed, by kind."""
+
+    times: list[float] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    slowest: list[tuple[float, float]] = field(default_factory=list)
+    replaced: int = 0
+
+    @property
+    def resets(self) -> int:
+        return self.failures["reset"]
+
+    def percentile(self, number: int) -> float:
+        return statistics.quantiles(self.times, n=100)[number - 1]
+
+
+class Client(threading.Thread):
+    """Asks every `period` seconds, from `first` on, until `end`; on one connection while that is open, or each time on a new one."""
+
+    def __init__(self, up: Running, seen: Seen, first: float, period: float, end: float, *, keeps: bool) -> None:
+        super().__init__(daemon=True)
+        self._up, self._seen, self._keeps = up, seen, keeps
+        self._first, self._period, self._end = first, period, end
+        self._line: http.client.HTTPConnection | None = None
+
+    def run(self) -> None:
+        due = self._first
+        while due < self._end:
+            time.sleep(max(0.0, due - time.monotonic()))
+            try:
+                self._ask()
+            except (ConnectionError, http.client.BadStatusLine):
+                self._fail("reset")
+            except OSError as error:
+                self._fail(type(error).__name__)
+            taken = time.monotonic() - due
+            self._seen.times.append(taken)
+            self._seen.slowest.append((taken, due))
+            due += self._period
+
+    def _ask(self) -> None:
+        if self._line is not None and (not self._keeps or _is_closed(self._line)):
+            self._line.close()
+            self._line = None
+        if self._line is None:
+            self._line = http.client.HTTPConnection("127.0.0.1", self._up.port, timeout=30)
+        headers = JSON if self._keeps else JSON | {"Connection": "close"}
+        self._line.request("POST", "/predict", seldon("tiny").body, headers)
+        answer = self._line.getresponse()
+        answer.read()
+        if answer.status != 200:
+            self._fail(str(answer.status))
+        elif not self._keeps or answer.will_close:
+            self._line.close()
+            self._line = None
+
+    def _fail(self, kind: str) -> None:
+        self._seen.failures[kind] += 1
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+def _is_closed(line: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed a connection on which nothing is under way: what every client with a pool looks for."""
+    return line.sock is None or bool(select.select([line.sock], [], [], 0)[0])
+
+
+def watch(up: Running, rate: float, seconds: float, hups: int = 0) -> Seen:
+    """Ask at that rate for so long, with so many HUPs meanwhile."""
+    seen = Seen()
+    count = KEPT + FRESH
+    begun = time.monotonic() + 0.1
+    clients = [
+        Client(up, seen, begun + number / rate, count / rate, begun + seconds, keeps=number % 2 == 0)
+        for number in range(count)
+    ]
+    for each in clients:
+        each.start()
+    for number in range(hups):
+        time.sleep(max(0.0, begun + seconds * (number + 0.5) / hups - time.monotonic()))
+        os.kill(up.pid, signal.SIGHUP)
+    for each in clients:
+        each.join()
+    seen.replaced = _replaced(up)
+    seen.slowest = [(taken, due - begun) for taken, due in sorted(seen.slowest, reverse=True)[:5]]
+    return seen
+
+
+def _replaced(up: Running) -> int:
+    """The workers that were told to go, as the metrics have it."""
+    line = http.client.HTTPConnection("127.0.0.1", up.port, timeout=30)
+    line.request("GET", "/metrics")
+    page = line.getresponse().read().decode()
+    line.close()
+    return sum(int(float(row.split()[-1])) for row in page.splitlines() if row.startswith("prefork_recycles_total"))
+
+
+def server(name: str, *flags: str) -> Server:
+    return servers.prefork(name, "Slow", *flags, workers=WORKERS)
+
+
+def runs(max_requests: int) -> dict[str, tuple[Server, int, str]]:
+    """Each row: its server, how many HUPs, and the row that it is held against."""
+    quiet, forgetful = "no recycling", "no recycling, 5 MB a request taken and given back"
+    return {
+        quiet: (server("quiet"), 0, ""),
+        f"`max_requests` {max_requests}, HUP {HUPS} times": (
+            server("requests", "--max-requests", str(max_requests)),
+            HUPS,
+            quiet,
+        ),
+        forgetful: (server("forgetful", *_FORGETFUL), 0, ""),
+        "5 MB a request leaked, `max_worker_memory` 500M": (server("leaking", *_LEAKING), 0, forgetful),
+    }
+
+
+def measure(rate: float, seconds: float, max_requests: int, only: str = "") -> str:
+    """All rows, as a table."""
+    results: dict[str, Seen] = {}
+    rows = []
+    for name, (each, hups, against) in runs(max_requests).items():
+        if only and only not in name and not any(only in other and name == row[2] for other, row in runs(max_requests).items()):
+            continue
+        with servers.running(each) as up:
+            _settle(up)
+            seen = results[name] = watch(up, rate, seconds, hups)
+        rows.append(_row(name, seen, results.get(against)))
+        worst = ", ".join(f"{1000 * taken:.0f} ms at {at:.1f} s" for taken, at in seen.slowest)
+        print(f"  {rows[-1]}\n    failed: {dict(seen.failures)}; slowest: {worst}", flush=True)
+    head = ["", "requests", "workers replaced", "failed", "resets", "p50 ms", "p99 ms", "slowest ms", "of p99 without"]
+    return report.table(head, rows)
+
+
+def _row(name: str, seen: Seen, other: Seen | None) -> list[str]:
+    slowest = max(seen.times)
+    ratio = f"{slowest / other.percentile(99):.1f} (goal: under {MOST:g})" if other else "-"
+    figures = [1000 * each for each in (seen.percentile(50), seen.percentile(99), slowest)]
+    counts = (len(seen.times), seen.replaced, sum(seen.failures.values()), seen.resets)
+    return [name, *(f"{each:,}" for each in counts), *(f"{each:.0f}" for each in figures), ratio]
+
+
+def _settle(up: Running) -> None:
+    """Wait until both workers have loaded, and have answered."""
+    deadline = time.monotonic() + servers.START_LIMIT
+    while _ready(up) < WORKERS:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the workers did not load")
+        time.sleep(0.1)
+    for _ in range(20):
+        up.post("/predict", JSON, seldon("tiny").body)
+
+
+def _ready(up: Running) -> int:
+    line = http.client.HTTPConnection("127.0.0.1", up.port, timeout=30)
+    line.request("GET", "/ready")
+    found = line.getresponse().read().count(b'"state":"ready"')
+    line.close()
+    return found
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recycle", description=__doc__)
+    parser.add_argument("--rate", type=float, default=40.0, help="requests a second, in all")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of one run")
+    parser.add_argument("--max-requests", type=int, default=200)
+    parser.add_argument("--only", default="", help="the rows whose name holds this, and those they are held against; writes no page")
+    chosen = parser.parse_args()
+    text = measure(chosen.rate, chosen.seconds, chosen.max_requests, chosen.only)
+    how = f"{chosen.rate:g} requests a second for {chosen.seconds:g} s, `load()` of 3 s, `predict` of 20 ms, {WORKERS} workers."
+    print(f"\n{text}", flush=True)
+    if not chosen.only:
+        report.write("recycle", f"{report.machine(how)}\n{text}", PAGE)
+
+
+if __name__ == "__main__":
+    main()

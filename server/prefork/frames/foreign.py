@@ -1,0 +1,130 @@
+"""What an answer may hold besides plain values and arrays, since JSON has a form for it: times, enums, data classes, frames.
+
+Each crosses as what every protocol makes the same of. What JSON has no form for is refused here, in the words that the
+protocols would say it in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from prefork.errors import BadAnswer
+from prefork.payload import NoMeta
+
+DATETIME, DATE, TIME, UUID, STAMP = range(5)
+"""How a time, or a UUID, says what it is; a STAMP is a date of a class of its own, like a pandas Timestamp."""
+
+_EXACT = {dt.datetime: DATETIME, dt.date: DATE, dt.time: TIME}
+_READ = {
+    DATETIME: dt.datetime.fromisoformat,
+    DATE: dt.date.fromisoformat,
+    TIME: dt.time.fromisoformat,
+    UUID: uuid.UUID,
+}
+
+
+class Stamp(dt.date):
+    """A date of which only the text is known."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __new__(cls, text: str) -> Stamp:
+        made = super().__new__(cls, 1, 1, 1)
+        made._text = text
+        return made
+
+    def isoformat(self) -> str:
+        """The text."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stamp) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def moment(value: Any) -> tuple[int, str] | None:
+    """A time or a UUID as `read_moment` takes it; None for anything else."""
+    code = _EXACT.get(type(value))
+    if code is not None:
+        return code, value.isoformat()
+    if type(value) is uuid.UUID:
+        return UUID, str(value)
+    return (STAMP, value.isoformat()) if isinstance(value, dt.date) else None
+
+
+def read_moment(code: int, text: str) -> Any:
+    """The time or UUID. Raises ValueError, KeyError or TypeError for what is none."""
+    return Stamp(str(text)) if code == STAMP else _READ[code](text)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is one of pandas' ways to say null."""
+    return type(value).__name__ == "NAType" or (isinstance(value, dt.date) and value != value)  # noqa: PLR0124
+
+
+def plainer(value: Any) -> Any:
+    """A value of a class of its own as one of Python's own or numpy's, which may hold others of them. Raises BadAnswer."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value) or (None if type(value) is NoMeta else {})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [field.name for field in dataclasses.fields(value)]
+        return {name: getattr(value, name) for name in fields if not name.startswith("_")}
+    if hasattr(value, "__array__") and not isinstance(value, type):
+        return _array(value)
+    if is_missing(value):
+        return None
+    raise refused(value)
+
+
+def plainer_key(key: Any) -> Any:
+    """A dict's key likewise; enums and times are left. Raises BadAnswer for one that is no text in JSON."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, enum.Enum):
+        return key if type(key).__mro__[1] is enum.Enum else plainer(key)
+    if key is None or isinstance(key, bool | dt.date):
+        return key
+    if isinstance(key, str | int | float):
+        return plainer(key)
+    raise BadAnswer(f"the answer holds a dict with a key of type {_name(key)}; JSON's keys are texts")
+
+
+def enumerated(value: Any) -> enum.Enum:
+    """An enum's member of that value."""
+    found = enum.Enum("Enum", {"value_": value})
+    return next(iter(found))
+
+
+def refused(value: Any) -> BadAnswer:
+    """The error of a value that has no form."""
+    return BadAnswer(f"the answer holds a {_name(value)}, which JSON has no form for")
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # the user's object; torch, for one, refuses with TypeError or RuntimeError
+        raise BadAnswer(f"the answer holds a {_name(value)} that does not become an array: {error}") from error
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

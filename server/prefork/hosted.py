@@ -1,0 +1,125 @@
+"""The catalogue of models in processes of their own: what the supervisor's run directory shows at this moment.
+
+    RUN_DIR/models/<name>/<version>.<copy>.sock    where a copy is asked; `.p<level>.sock` for each level of priority
+    RUN_DIR/models/<name>/<version>.<copy>.json    its card
+    RUN_DIR/models/<name>/v<version>, latest       links to `<version>.<copy>`, there exactly while that is ready
+    RUN_DIR/models/<name>/known                    versions that are known and not ready, one a line
+    RUN_DIR/models/<name>/wanted                   there while none is ready and one is to be
+
+A name is looked up for every request, which is one readlink; what a copy is like is read once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from prefork.catalogue import Served, unknown
+from prefork.errors import NotFound, PreforkError, Unavailable
+from prefork.remote import Card, RemoteInstance
+
+_REMEMBERED = 256
+"""Copies of models that are kept in mind; one more and the one that was asked longest ago is forgotten."""
+
+_card = msgspec.json.Decoder(Card)
+
+
+class Hosted:
+    """The models under a run directory. wanted: the only model, which has to be ready for the server to be ready."""
+
+    is_async = True
+    may_block = True
+
+    def __init__(self, run_dir: str, wanted: str = "") -> None:
+        self._root = f"{run_dir}/models/"
+        self._wanted = wanted
+        self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()
+
+    def find(self, name: str, version: str | None = None) -> Served:
+        """The model of that name, in the latest of its versions that are ready where none is said."""
+        copy = self._copy(name, version)
+        served = self._served.get((name, copy))
+        return served or self._read(name, version, copy)
+
+    def main(self) -> Served:
+        """The only model, of which a version may not be ready at this moment."""
+        if self._wanted:
+            return self.find(self._wanted)
+        names = self.names()
+        if len(names) != 1:
+            have = f"{len(names)} models are served here: {', '.join(names[:20])}" if names else "no model is loaded"
+            raise NotFound(f"this path has no model in it, and {have}; ask /v2/models/NAME/infer")
+        return self.find(names[0])
+
+    def names(self) -> Sequence[str]:
+        """The models of which a version is ready."""
+        with suppress(OSError):
+            return sorted(each.name for each in os.scandir(self._root) if os.path.lexists(f"{each.path}/latest"))
+        return []
+
+    def versions(self, name: str) -> Sequence[str]:
+        """Those that are ready, in the order of their numbers."""
+        with suppress(OSError, ValueError):
+            links = [each.name for each in os.scandir(f"{self._root}{name}") if each.is_symlink()]
+            ready = [each[1:] for each in links if each.startswith("v")]
+            return sorted(ready, key=lambda each: (len(each), each))
+        return []
+
+    def is_ready(self) -> bool:
+        """Whether the only model is; a repository is once its start is over, which an open port says."""
+        if not self._wanted:
+            return True
+        try:
+            self._copy(self._wanted, None)
+        except PreforkError:
+            return False
+        return True
+
+    def _copy(self, name: str, version: str | None) -> str:
+        try:
+            # For every request: a Path costs three times as much as the link.
+            return os.readlink(f"{self._root}{name}/{'latest' if version is None else f'v{version}'}")  # noqa: PTH115
+        except (OSError, ValueError):
+            raise self._refusal(name, version) from None
+
+    def _address(self, name: str, version: str, level: int) -> str:
+        return f"{self._root}{name}/{self._copy(name, version)}{f'.p{level}' if level else ''}.sock"
+
+    def _read(self, name: str, version: str | None, copy: str) -> Served:
+        try:
+            card = _card.decode(Path(f"{self._root}{name}/{copy}.json").read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            raise self._refusal(name, version) from None
+        instance = RemoteInstance(partial(self._address, name, card.spec.version), card)
+        metadata = PreforkError(card.trouble) if card.trouble else card.metadata
+        served = self._served[name, copy] = Served(instance, metadata, card.described, card.config, is_counted=True)
+        while len(self._served) > _REMEMBERED:
+            self._served.popitem(last=False)
+        return served
+
+    def _refusal(self, name: str, version: str | None) -> PreforkError:
+        """Triton's words, which its clients' tests look for."""
+        folder = Path(f"{self._root}{name}")
+        if "/" in name or "\0" in name or name in {".", ".."} or not folder.is_dir():
+            return unknown(name, version)
+        if version is not None and version not in _known(folder):
+            return unknown(name, version)
+        if version is not None:
+            return Unavailable(f"Request for unknown model: '{name}' version {version} is not at ready state")
+        if (folder / "wanted").exists():
+            error = Unavailable(f"the model '{name}' is not ready at this moment")
+            error.headers = (("Retry-After", "1"),)
+            return error
+        return NotFound(f"Request for unknown model: '{name}' has no available versions")
+
+
+def _known(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return (folder / "known").read_text().split()
+    return []

@@ -1,0 +1,180 @@
+"""The worker's end: an Instance whose far end is a process that takes connections from a Unix socket.
+
+One request is one connection. Hanging up cancels. The listening socket is the version's, its backlog is the queue: when it is
+full there is a refusal at once. A request of large tensors lends the other side an arena, which the answer may use as well.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from prefork.batch.plan import level
+from prefork.errors import DeadlineExceeded, PreforkError, Unavailable
+from prefork.frames.arena import Arenas
+from prefork.frames.codec import encode_request
+from prefork.frames.layout import BadFrame
+from prefork.payload import ModelSpec, Payload
+from prefork.remote import blocking, onloop
+from prefork.remote.charge import Card
+from prefork.remote.talk import Died, Talk, was_read
+from prefork.remote.wire import Cut
+
+_TRIES = 3
+"""How often a request is sent of which the model has seen nothing: its process had just gone."""
+
+_KIND = (int(socket.AF_UNIX), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+_LONGEST_PATH = 100
+_SOON = (("Retry-After", "1"),)
+_UNHEARD = (ConnectionResetError, BrokenPipeError)
+_DEAD = (Died, Cut, BadFrame)
+_LEAST = 0.001
+"""Seconds; a timeout of none would mean another kind of socket."""
+
+
+class RemoteInstance:
+    """A model in other processes.
+
+    address: where its socket is now, for a level of priority (0 where there are none); it may raise PreforkError.
+    most: bytes of an answer's tensors.
+    """
+
+    is_async = True
+
+    def __init__(self, address: Callable[[int], str], card: Card, most: int = 1 << 32) -> None:
+        self._address = address
+        self._card = card
+        self._most = most
+        self._arenas = Arenas()
+        batching = card.config.batching
+        self._policy = batching if batching is not None and batching.priority_levels else None
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model takes."""
+        return self._card.spec
+
+    def infer(self, request: Payload) -> Iterator[Payload]:
+        """The answers as they come; this thread waits for them. Raises PreforkError only."""
+        talk = self._talk(request)
+        while True:
+            sock = self._connect(request)
+            try:
+                _limit(sock, request.deadline)
+                talk.send(sock)
+                while not talk.is_over:
+                    if request.deadline != math.inf:
+                        _limit(sock, request.deadline)
+                    answer = talk.took(blocking.frame(sock, talk.incoming))
+                    if answer is not None:
+                        yield answer
+                        del answer
+                return
+            except _UNHEARD:
+                self._retry(talk)
+            except TimeoutError:
+                raise _late(sock) from None
+            except _DEAD:
+                raise self._died() from None
+            finally:
+                talk.leave(sock, request)
+
+    async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
+        """The answers as they come, on the running event loop. Raises PreforkError only."""
+        talk = self._talk(request)
+        while True:
+            sock = self._connect(request)
+            try:
+                await talk.send_async(sock)
+                while not talk.is_over:
+                    answer = talk.took(await onloop.frame(sock, talk.incoming))
+                    if answer is not None:
+                        yield answer
+                        del answer
+                return
+            except _UNHEARD:
+                self._retry(talk)
+            except _DEAD:
+                raise self._died() from None
+            finally:
+                talk.leave(sock, request)
+
+    def ready(self) -> bool:
+        """Whether there is a version that can be asked."""
+        try:
+            self._address(0)
+        except PreforkError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give up the memory that was shared."""
+        self._arenas.close()
+
+    def _talk(self, request: Payload) -> Talk:
+        whole = request.method in self._card.spec.raw
+        frame = encode_request(request, time.monotonic(), request.deadline, whole=whole)
+        return Talk(frame, request, self._arenas, self._most)
+
+    def _retry(self, talk: Talk) -> None:
+        """Have another try, if the model has seen nothing of the request. Raises Unavailable."""
+        if talk.has_answered or talk.tries == _TRIES:
+            raise self._died() from None
+        talk.again()
+
+    def _connect(self, request: Payload) -> socket.socket:
+        urgency = level(request.parameters or {}, self._policy) if self._policy is not None else 0
+        for _ in range(_TRIES):
+            path = self._address(urgency)
+            sock = socket.socket(*_KIND)
+            try:
+                _connect(sock, path)
+            except (FileNotFoundError, ConnectionRefusedError):  # that version has just gone: look again
+                sock.close()
+            except BlockingIOError:
+                sock.close()
+                raise self._full() from None
+            except OSError as error:
+                sock.close()
+                raise self._unavailable(f"cannot be reached: {error}") from None
+            else:
+                return sock
+        raise self._unavailable("is not there at this moment")
+
+    def _full(self) -> Unavailable:
+        return self._unavailable("has as many requests waiting as it takes (max_queue)")
+
+    def _died(self) -> Unavailable:
+        return self._unavailable("has lost the process that computed this request")
+
+    def _unavailable(self, what: str) -> Unavailable:
+        error = Unavailable(f"the model {self._card.spec.name} {what}")
+        error.headers = _SOON
+        return error
+
+
+def _connect(sock: socket.socket, path: str) -> None:
+    if len(path) <= _LONGEST_PATH:
+        sock.connect(path)
+        return
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        sock.connect(f"/proc/self/fd/{descriptor}/{name}")
+    finally:
+        os.close(descriptor)
+
+
+def _limit(sock: socket.socket, deadline: float) -> None:
+    sock.settimeout(None if deadline == math.inf else max(_LEAST, deadline - time.monotonic()))
+
+
+def _late(sock: socket.socket) -> PreforkError:
+    if was_read(sock):
+        return DeadlineExceeded("the model did not answer in the time for this request")
+    error = Unavailable("the time for this request was up before the model was free for it")
+    error.headers = _SOON
+    return error

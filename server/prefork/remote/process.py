@@ -1,0 +1,243 @@
+"""The main of a model's process. It is told everything by the supervisor, and ends when that does.
+
+Over descriptor 3 come JSON lines: first the Charge, then `{"do": ...}` of `serve`, `drain`, `close`, `stacks`. Back go
+`{"event": ...}` of `loading`, `ready`, `failed`, `stuck`, `drained`. Signals of a terminal, and TERM, mean nothing here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from prefork.errors import ModelLoadError, StartupError, Unavailable
+from prefork.instance import LocalInstance
+from prefork.remote.async_host import AsyncHost
+from prefork.remote.batch_host import BatchHost
+from prefork.remote.building import build, limit_memory
+from prefork.remote.charge import Charge
+from prefork.remote.host import Host
+from prefork.remote.peer import Peer
+
+log = logging.getLogger("prefork")
+
+CONTROL = 3
+_PR_SET_PDEATHSIG = 1
+_IGNORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+)
+_GLANCE = 0.02
+_LOOK = 1.0
+"""Seconds between two looks at requests that nobody waits for any more."""
+
+
+class Serving(Protocol):
+    """A host: threads, a loop, or batches."""
+
+    busy: dict[int, Peer]
+
+    def start(self) -> None:
+        """Begin to accept."""
+        ...
+
+    def drain(self, *, whole: bool = True) -> None:
+        """Serve what is under way, and what waits; then end."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the supervisor wants. backlog: of a drain, whether what waits is meant too."""
+
+    do: str
+    backlog: bool = True
+
+
+class Control:
+    """The supervisor's end of the line."""
+
+    def __init__(self, descriptor: int = CONTROL) -> None:
+        self._sock = socket.socket(fileno=descriptor)
+        self._file = self._sock.makefile("rb")
+        self._lock = threading.Lock()
+        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+
+    def charge(self) -> Charge:
+        """The first line. Ends this process when there is none."""
+        line = self._file.readline()
+        if not line:
+            os._exit(0)
+        return msgspec.json.decode(line, type=Charge)
+
+    def listen(self) -> None:
+        """Take orders from now on; the end of the line is the end of this process."""
+        threading.Thread(target=self._read, name="control", daemon=True).start()
+
+    def say(self, event: str, **more: Any) -> None:
+        """Tell the supervisor."""
+        with self._lock, suppress(OSError):
+            self._sock.sendall(msgspec.json.encode({"event": event, **more}) + b"\n")
+
+    def _read(self) -> None:
+        for line in self._file:
+            order = msgspec.json.decode(line, type=Order)
+            if order.do == "stacks":
+                faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+            else:
+                self.orders.put(order)
+        os._exit(0)
+
+
+def main() -> None:
+    """Load the model, serve it, and leave."""
+    for each in _IGNORED:
+        signal.signal(each, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    control = Control()
+    charge = control.charge()
+    if charge.parent and os.getppid() != charge.parent:
+        os._exit(0)
+    _settle(charge)
+    control.listen()
+    control.say("loading")
+    instance = _built(control, charge)
+    host = _host(instance, charge)
+    status = _serve(control, host, instance, charge)
+    _leave(status)
+
+
+def _settle(charge: Charge) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.chdir(charge.directory or charge.folder or ".")
+    limit_memory(charge.config.memory_limit)
+
+
+def _built(control: Control, charge: Charge) -> LocalInstance:
+    try:
+        instance, card = build(charge)
+    except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
+        control.say("failed", message=_message(error, charge), traceback=_trace(error))
+        _leave(3)
+    control.say("ready", card=msgspec.to_builtins(card), memory=_resident())
+    return instance
+
+
+def _host(instance: LocalInstance, charge: Charge) -> Serving:
+    listeners = [socket.socket(fileno=number) for number in charge.listeners]
+    for each in listeners:
+        each.setblocking(False)
+    config = charge.config
+    if config.batching is not None:
+        return BatchHost(instance, listeners, config.batching, max(1, config.threads), charge.max_frame)
+    if instance.is_async:
+        return AsyncHost(instance, listeners, charge.max_frame)
+    return Host(instance, listeners, max(1, config.threads), charge.max_frame)
+
+
+def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Charge) -> int:
+    watch = _Watch(control, host, charge.timeout)
+    is_draining = has_said = False
+    while True:
+        try:
+            order = control.orders.get(timeout=_GLANCE if is_draining and not has_said else _LOOK)
+        except queue.Empty:
+            order = None
+        if order is not None and order.do == "serve":
+            host.start()
+        elif order is not None and order.do == "drain":
+            is_draining = True
+            host.drain(whole=order.backlog)
+        elif order is not None and order.do == "close":
+            _end(host, instance)
+            return 0
+        if is_draining and not has_said and host.is_over():
+            has_said = True
+            control.say("drained")
+        watch.look()
+
+
+def _end(host: Serving, instance: LocalInstance) -> None:
+    """What is not finished ends with an error now; then the model is unloaded."""
+    host.drain(whole=False)
+    instance.end_streams()
+    for peer in list(host.busy.values()):
+        error = Unavailable("the model is being unloaded")
+        peer.interrupt(error)
+    instance.close()
+
+
+class _Watch:
+    """Sees to requests that nobody waits for any more and that do not come back."""
+
+    def __init__(self, control: Control, host: Serving, seconds: float) -> None:
+        self._control = control
+        self._host = host
+        self._seconds = seconds
+        self._gone: dict[int, float] = {}
+
+    def look(self) -> None:
+        """Report the first that has been at it for too long."""
+        busy = dict(self._host.busy)
+        gone = {id(peer) for peer in busy.values() if peer.is_gone()}
+        now = time.monotonic()
+        self._gone = {each: self._gone.get(each, now) for each in gone}
+        if self._seconds and any(now - since > self._seconds for since in self._gone.values()):
+            log.error(
+                "a request that nobody waits for does not come back; this process is replaced. What every thread does:"
+            )
+            faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+            self._control.say("stuck")
+            self._seconds = 0.0
+
+
+def _message(error: BaseException, charge: Charge) -> str:
+    if isinstance(error, StartupError):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"the model called sys.exit({error.code!r})"
+    if isinstance(error, MemoryError) and charge.config.memory_limit:
+        return f"MemoryError: {error} (memory_limit is {charge.config.memory_limit} bytes)"
+    return f"{type(error).__name__}: {error}"
+
+
+def _trace(error: BaseException) -> str:
+    if isinstance(error, ModelLoadError) and error.__cause__ is None:
+        return ""
+    return "".join(traceback.format_exception(error))
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _leave(status: int) -> Any:
+    """At once: what the user's libraries would still do on leaving is nobody's concern any more, and may hang."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(status)

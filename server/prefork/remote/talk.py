@@ -1,0 +1,150 @@
+"""One request on its way to a model's process, and the answers that come back, whatever waits for them."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import termios
+from contextlib import suppress
+from typing import Any, cast
+
+from prefork.errors import PreforkError
+from prefork.frames.arena import Arena, Arenas
+from prefork.frames.codec import decode_answer, decode_error
+from prefork.frames.layout import ANSWER, ARENA, END, ERROR, KEPT, LAST, BadFrame, Buffer, Frame
+from prefork.payload import Payload
+from prefork.remote import blocking, onloop
+from prefork.remote.wire import Arrived, Cut, Incoming, receive
+
+LARGE = 65_536
+"""Bytes of buffers from which on an arena is cheaper than the socket."""
+
+
+class Died(Exception):
+    """The process that had the request is gone, or says what nobody understands."""
+
+
+class Talk:
+    """A request, and the arena that it has lent. tries: how often it was begun with. is_over: whether all answers came."""
+
+    def __init__(self, frame: Frame, request: Payload, arenas: Arenas, most: int) -> None:
+        self._frame = frame
+        self._request = request
+        self._arenas = arenas
+        self._most = most
+        self._arena: Arena | None = None
+        self.incoming = Incoming(most)
+        self.tries = 1
+        self.is_over = False
+        self.has_answered = False
+
+    def again(self) -> None:
+        """Begin once more, on another connection."""
+        self.tries += 1
+        self.incoming = Incoming(self._most)
+
+    def send(self, sock: socket.socket) -> None:
+        """Send the request, on a blocking socket. Raises OSError."""
+        try:
+            blocking.send(sock, *self._opening())
+        except (BrokenPipeError, ConnectionResetError):
+            self._hear(sock)
+
+    async def send_async(self, sock: socket.socket) -> None:
+        """Send the request, on a non-blocking one. Raises OSError."""
+        try:
+            await onloop.send(sock, *self._opening())
+        except (BrokenPipeError, ConnectionResetError):
+            self._hear(sock)
+
+    def took(self, frame: Arrived) -> Payload | None:
+        """The answer that a frame is; None for the end. Raises the error that it is, and Died."""
+        kind, flags, _, size = frame.prefix
+        if kind == ANSWER:
+            answer = self._answer(frame)
+            self.has_answered = True
+            self._arenas.expects = size > LARGE
+            if flags & LAST:
+                self._settle(flags)
+            return answer
+        self._settle(flags)
+        if kind == END:
+            return None
+        if kind == ERROR:
+            raise decode_error(frame.head)
+        raise Died
+
+    def leave(self, sock: socket.socket, request: Payload) -> None:
+        """The connection is done with; a request that is given up is told whether the model had begun."""
+        if not self.is_over:
+            request.begun = was_read(sock)
+        sock.close()
+        if self._arena is not None:
+            self._arenas.drop(self._arena)  # the other side may still be writing there
+            self._arena = None
+
+    def _opening(self) -> tuple[list[Buffer], int]:
+        """What is sent first, and the descriptor that goes along."""
+        frame = self._frame
+        is_large = frame.size > LARGE
+        if is_large or self._arenas.expects:
+            self._arena = self._arenas.take(frame.size if is_large else 0)
+        if self._arena is None:
+            return frame.inline(), -1
+        if not is_large:
+            return frame.inline(), self._arena.descriptor
+        lease = self._arena.lend()
+        frame.copy_into(lease.view)
+        lease.end()
+        return [frame.beside()], self._arena.descriptor
+
+    def _hear(self, sock: socket.socket) -> None:
+        """The other side took no more of the request: it may have said why. Raises that, or ConnectionResetError."""
+        sock.settimeout(0.0)
+        try:
+            while (frame := self.incoming.next()) is None:
+                receive(sock, self.incoming)
+        except (Cut, OSError):
+            raise ConnectionResetError from None
+        self.took(frame)
+        raise Died
+
+    def _answer(self, frame: Arrived) -> Payload:
+        try:
+            payload, meta = decode_answer(frame.head, self._buffers(frame))
+        except BadFrame as error:
+            raise PreforkError(f"the model's process sent what is no answer: {error}") from None
+        if meta is not None:
+            self._request.meta = meta
+        return payload
+
+    def _buffers(self, frame: Arrived) -> memoryview:
+        if not frame.prefix.flags & ARENA:
+            return frame.buffers
+        if self._arena is None:
+            raise BadFrame("there is no arena")
+        self._arena.follow()
+        begin = self._frame.size if self._frame.size > LARGE else 0
+        lease = self._arena.lend()
+        found = lease.view[begin : begin + frame.prefix.buffers]
+        lease.end()
+        return found
+
+    def _settle(self, flags: int) -> None:
+        self.is_over = True
+        arena, self._arena = self._arena, None
+        if arena is None:
+            return
+        if flags & KEPT:
+            self._arenas.drop(arena)
+        else:
+            self._arenas.give_back(arena)
+
+
+def was_read(sock: socket.socket) -> bool:
+    """Whether the other side has read all that was sent, so that the model has the request."""
+    with suppress(OSError):
+        (left,) = struct.unpack("i", cast("Any", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))))
+        return not left
+    return True

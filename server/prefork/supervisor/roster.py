@@ -1,0 +1,72 @@
+"""The processes that a supervisor has started, also on disk, so that the next one can end what this one leaves behind.
+
+RUN_DIR/instances/<pid> holds the word for the machine's start and the process's own start: together they tell it from another
+one that has its id by then. A descendant that has left its group is known by the mark in its environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from prefork.supervisor import kernel
+from prefork.supervisor.environment import MARK
+
+_PATIENCE = 2.0
+"""Seconds for what was killed to end: the memory is needed for what comes next."""
+
+
+class Roster:
+    """Ids of processes. Each has its file."""
+
+    def __init__(self, run_dir: str | Path) -> None:
+        self._pids: set[int] = set()
+        self.mark = f"{Path(run_dir).resolve()}:"
+        self._folder = Path(run_dir, "instances")
+        self._boot = kernel.boot()
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._pids
+
+    def add(self, pid: int) -> None:
+        """One was started."""
+        self._pids.add(pid)
+        found = kernel.fields(pid)
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / str(pid)).write_text(f"{self._boot} {found.start if found else 0}\n")
+
+    def discard(self, pid: int) -> None:
+        """One was reaped."""
+        self._pids.discard(pid)
+        (self._folder / str(pid)).unlink(missing_ok=True)
+
+    async def end_leftovers(self) -> int:
+        """Kill every process that an earlier supervisor of the run directory has left, with its group; how many there were."""
+        groups = {int(each.name) for each in self._folder.glob("*") if self._is_ours(each)}
+        here = os.getpid()
+        left = [
+            pid
+            for pid, found in kernel.processes()
+            if pid != here and (found.session in groups or kernel.variable(pid, MARK).startswith(self.mark))
+        ]
+        for pid in left:
+            kernel.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                for pid in left:
+                    await kernel.ended(pid)
+        for each in self._folder.glob("*"):
+            each.unlink()
+        return len(left)
+
+    def _is_ours(self, record: Path) -> bool:
+        """Whether the session that the record names still is what it was, if there is anything of it."""
+        boot, _, start = record.read_text().strip().partition(" ")
+        if boot != self._boot:
+            return False
+        found = kernel.fields(int(record.name))
+        # An id is not given out again while a session has its name: without its first process, whoever is in it is a descendant.
+        return found is None or str(found.start) == start
