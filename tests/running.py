@@ -73,9 +73,16 @@ def serving(
 ) -> Iterator[Running]:
     """`prefork serve MODEL` in `folder`, where `source` is the text of MODEL.py; killed at the end if need be."""
     (folder / f"{model.partition(':')[0]}.py").write_text(textwrap.dedent(source))
+    with launched(folder, model, *flags, env=env, ready=ready) as running:
+        yield running
+
+
+@contextmanager
+def launched(folder: Path, *flags: str, env: dict[str, str] | None = None, ready: bool = True) -> Iterator[Running]:
+    """`prefork serve` with these flags in `folder`; killed at the end if need be."""
     port = free_port()
     log = folder / "server.log"
-    command = [sys.executable, "-m", "prefork", "serve", model, "--bind", f"127.0.0.1:{port}", *flags]
+    command = [sys.executable, "-m", "prefork", "serve", *flags, "--bind", f"127.0.0.1:{port}"]
     full = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=full, stdout=out, stderr=subprocess.STDOUT)

@@ -278,7 +278,7 @@ def test_both_formats_parse(front, accept, content_type):
         assert answer.headers["content-type"].startswith(content_type)
         is_open = content_type.startswith("application")
         names = {family.name for family in (parse_openmetrics if is_open else parse)(answer.text)}
-        of_others = {"prefork_recycles", "prefork_worker_deaths"} | OF_BATCHES
+        of_others = {"prefork_recycles", "prefork_worker_deaths", "prefork_failed_replacements"} | OF_BATCHES
         assert names == {*FAMILIES, "hits", "work"} - of_others
         assert {"# EOF"} & set(answer.text.splitlines()) == ({"# EOF"} if is_open else set())
 

@@ -132,7 +132,7 @@ def test_a_replacement_that_cannot_load_takes_the_name_away_until_one_can(tmp_pa
         ({"fail": "boom"}, "boom", "Traceback: boom"),
         (
             {"exit": 5, "print": "last words"},
-            r"its process \(pid \d+\) left with status 5 while it was loading",
+            r"its process \(pid \d+\) left with status 5 while it was loading: last words",
             "last words",
         ),
     ],

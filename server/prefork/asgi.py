@@ -152,13 +152,17 @@ class AsgiFront:
             except BadRequest as error:
                 return service.refuse(request, error)
         if self._async:
-            if self._light != math.inf and sum(map(len, request.chunks)) > self._light and not _streams(request):
-                return asyncio.to_thread(service.answer, request)
-            return self._on_loop(request, client, service.answer_async(request))
+            return self._elsewhere(request, client)
         if self._threads is None:
             response = service.answer(request)
             return response if response.__class__ is Response else self._inline(request, client, response)
         return self._on_thread(request, client, self._threads)
+
+    def _elsewhere(self, request: Request, client: Client) -> Awaitable[Response | None]:
+        service = self._service
+        if self._light != math.inf and sum(map(len, request.chunks)) > self._light and not _streams(request):
+            return asyncio.to_thread(service.answer, request)
+        return self._on_loop(request, client, service.answer_async(request))
 
     async def _inline(self, request: Request, client: Client, response: Response | None) -> Response | None:
         later = None

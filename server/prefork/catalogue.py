@@ -65,6 +65,10 @@ class Catalogue(Protocol):
         """Those of a model that can be asked."""
         ...
 
+    def states(self) -> Sequence[tuple[str, str, bool]]:
+        """Each model that is known, a version of it, and whether that can be asked."""
+        ...
+
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""
         ...
@@ -98,6 +102,10 @@ class Single:
     def versions(self, name: str) -> Sequence[str]:
         """Its version."""
         return [self.find(name).spec.version]
+
+    def states(self) -> Sequence[tuple[str, str, bool]]:
+        """The model, and whether it was not unloaded."""
+        return [(self._served.spec.name, self._served.spec.version, self._served.instance.ready())]
 
     def is_ready(self) -> bool:
         """Whether it was not unloaded."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 import prefork
-from prefork import flags, scaffold, workers
+from prefork import flags, models, scaffold, workers
 from prefork.errors import SettingError
 from prefork.settings import Settings, apply_thread_budget, load
 
@@ -102,6 +102,7 @@ def init(name: str, directory: Path | None) -> None:
 
 
 cli.add_command(workers.workers)
+cli.add_command(models.models)
 
 
 def start(settings: Settings, unused: Sequence[str] = ()) -> int:

@@ -22,7 +22,7 @@ class Standing(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
-class Freed(msgspec.Struct, omit_defaults=True):
+class Freed(msgspec.Struct):
     """What an unload gave back: bytes of memory of the model's processes, PSS and, where there is a GPU, of its memory."""
 
     memory_before: int = 0

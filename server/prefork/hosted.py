@@ -39,12 +39,12 @@ class Hosted:
     def __init__(self, run_dir: str, wanted: str = "") -> None:
         self._root = f"{run_dir}/models/"
         self._wanted = wanted
-        self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()
+        self._served: OrderedDict[tuple[str, str | None, str], Served] = OrderedDict()
 
     def find(self, name: str, version: str | None = None) -> Served:
         """The model of that name, in the latest of its versions that are ready where none is said."""
         copy = self._copy(name, version)
-        served = self._served.get((name, copy))
+        served = self._served.get((name, version, copy))
         return served or self._read(name, version, copy)
 
     def main(self) -> Served:
@@ -71,6 +71,15 @@ class Hosted:
             return sorted(ready, key=lambda each: (len(each), each))
         return []
 
+    def states(self) -> Sequence[tuple[str, str, bool]]:
+        """Those that are ready, and those that were or are about to be."""
+        with suppress(OSError):
+            names = sorted(each.name for each in os.scandir(self._root))
+            ready = [(name, version, True) for name in names for version in self.versions(name)]
+            others = [(name, version, False) for name in names for version in _known(Path(self._root) / name)]
+            return sorted(ready + others)
+        return []
+
     def is_ready(self) -> bool:
         """Whether the only model is; a repository is once its start is over, which an open port says."""
         if not self._wanted:
@@ -88,7 +97,7 @@ class Hosted:
         except (OSError, ValueError):
             raise self._refusal(name, version) from None
 
-    def _address(self, name: str, version: str, level: int) -> str:
+    def _address(self, name: str, version: str | None, level: int) -> str:
         return f"{self._root}{name}/{self._copy(name, version)}{f'.p{level}' if level else ''}.sock"
 
     def _read(self, name: str, version: str | None, copy: str) -> Served:
@@ -96,9 +105,12 @@ class Hosted:
             card = _card.decode(Path(f"{self._root}{name}/{copy}.json").read_bytes())
         except (OSError, msgspec.MsgspecError):
             raise self._refusal(name, version) from None
-        instance = RemoteInstance(partial(self._address, name, card.spec.version), card)
+        # Who asked for the latest is content with what is the latest when a copy has gone meanwhile.
+        instance = RemoteInstance(partial(self._address, name, version), card)
         metadata = PreforkError(card.trouble) if card.trouble else card.metadata
-        served = self._served[name, copy] = Served(instance, metadata, card.described, card.config, is_counted=True)
+        served = self._served[name, version, copy] = Served(
+            instance, metadata, card.described, card.config, is_counted=True
+        )
         while len(self._served) > _REMEMBERED:
             self._served.popitem(last=False)
         return served

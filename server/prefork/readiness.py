@@ -41,12 +41,14 @@ class Readiness(msgspec.Struct, omit_defaults=True):
 
 def encode(catalogue: Catalogue, crew: Crew, *, is_ready: bool) -> Response:
     """200 or 503, with the body."""
-    spec = catalogue.main().spec
     workers = [_worker(each) for each in crew.colleagues()]
-    is_loaded = any(each.state == "ready" for each in workers)
-    model = ModelState(spec.name, spec.version, ready=is_loaded, workers=workers)
-    reason = "" if is_ready else "the server has been told to stop" if crew.is_draining else "the model is unloaded"
-    body = msgspec.to_builtins(Readiness(is_ready, [model], reason, crew.trouble))
+    is_served = any(each.state == "ready" for each in workers)
+    models = [
+        ModelState(name, version, ready=ready and is_served, workers=workers)
+        for name, version, ready in catalogue.states()
+    ]
+    reason = "" if is_ready else "the server has been told to stop" if crew.is_draining else "the model is not loaded"
+    body = msgspec.to_builtins(Readiness(is_ready, models, reason, crew.trouble))
     return Response(json.encode(body), status=200 if is_ready else 503)
 
 

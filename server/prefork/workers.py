@@ -30,20 +30,22 @@ class Server:
         self.url = url if "://" in url else f"http://{url}"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def ask(self, method: str, path: str) -> tuple[int, Any]:
-        """The status and the decoded JSON. Raises ClickException where there is none."""
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, patience: float | None = _PATIENCE
+    ) -> tuple[int, Any]:
+        """The status and the decoded JSON. Raises ClickException where there is none. patience: seconds; None has no end."""
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         try:
-            connection = kind(parts.netloc, timeout=_PATIENCE)
-            connection.request(method, parts.path.rstrip("/") + path, headers=self._headers)
+            connection = kind(parts.netloc, timeout=patience)
+            connection.request(method, parts.path.rstrip("/") + path, body, self._headers)
             answer = connection.getresponse()
-            body = answer.read()
+            text = answer.read()
             connection.close()
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise click.ClickException(f"{self.url} does not answer: {error}") from None
         try:
-            return answer.status, msgspec.json.decode(body)
+            return answer.status, msgspec.json.decode(text)
         except msgspec.MsgspecError:
             raise click.ClickException(f"{self.url}{path} answers {answer.status}, and not as Prefork does") from None
 

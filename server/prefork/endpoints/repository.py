@@ -63,7 +63,8 @@ def unload_model(site: Site, request: Request) -> Response:
     parameters.pop("unload_dependents", None)  # no model of ours depends on another
     _check_rest(parameters, ())
     freed: Freed = site.control.unload(name)
-    return Response(json.encode(msgspec.to_builtins(freed)))
+    told = {name: value for name, value in msgspec.structs.asdict(freed).items() if value is not None}
+    return Response(json.encode(told))
 
 
 def model_config(site: Site, request: Request) -> Response:

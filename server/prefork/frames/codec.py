@@ -25,7 +25,7 @@ from prefork.payload import Cost, Feedback, Kind, Meta, NoMeta, Payload
 
 T = TypeVar("T")
 
-_WANTED: dict[Kind, tuple[type, ...]] = {
+_WANTED: dict[Kind, Any] = {
     Kind.TENSOR: (np.ndarray, list),
     Kind.TENSORS: (dict,),
     Kind.TEXT: (str,),
@@ -35,9 +35,7 @@ _WANTED: dict[Kind, tuple[type, ...]] = {
 }
 _KINDS = {int(kind): kind for kind in Kind}
 _FEEDBACK: tuple[type | tuple[type, ...], ...] = (np.ndarray, list, (int, float), np.ndarray, (int, type(None)))
-_OPTIONAL: tuple[tuple[type, ...], ...] = tuple(
-    (each, type(None)) for each in (list, dict, dict, dict, list)
-)
+_OPTIONAL: tuple[tuple[type, ...], ...] = tuple((each, type(None)) for each in (list, dict, dict, dict, list))
 _SEEN = ("metrics", "requestPath", "tags", "puid")
 """What protocols read of the `meta` that a model was given."""
 
@@ -89,7 +87,13 @@ def decode_answer(head: Buffer, buffers: memoryview) -> Answered:
 def encode_error(error: PreforkError) -> Frame:
     """The frame of an error."""
     texts = [each.encode(errors="replace").decode() for each in (str(error.message), str(error.reason))]
-    head = (type(error).__name__, texts[0], error.status, texts[1], [(str(key), str(value)) for key, value in error.headers])
+    head = (
+        type(error).__name__,
+        texts[0],
+        error.status,
+        texts[1],
+        [(str(key), str(value)) for key, value in error.headers],
+    )
     return Frame(ERROR, msgspec.msgpack.encode(head), [])
 
 
@@ -187,8 +191,9 @@ def _answered(found: Any) -> Answered:
 
 
 def _unpacked(packed: Any) -> Payload:
+    value: Any
     number, value, method, names, meta, parameters, tags, metrics, message = packed
-    kind = _KINDS[number]
+    kind: Kind = _KINDS[number]
     if not isinstance(value, _WANTED.get(kind, object)):
         raise BadFrame(f"a {type(value).__name__} is no {kind.name}")
     if type(method) is not str or not all(map(isinstance, (names, meta, parameters, tags, metrics), _OPTIONAL)):

@@ -10,7 +10,7 @@ import dataclasses
 import datetime as dt
 import enum
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,10 @@ class Stamp(dt.date):
     __slots__ = ("_text",)
     _text: str
 
-    def __new__(cls, text: str) -> Stamp:
-        made = super().__new__(cls, 1, 1, 1)
+    @classmethod
+    def of(cls, text: str) -> Stamp:
+        """One of that text."""
+        made = cls(1, 1, 1)
         made._text = text
         return made
 
@@ -64,7 +66,7 @@ def moment(value: Any) -> tuple[int, str] | None:
 
 def read_moment(code: int, text: str) -> Any:
     """The time or UUID. Raises ValueError, KeyError or TypeError for what is none."""
-    return Stamp(str(text)) if code == STAMP else _READ[code](text)
+    return Stamp.of(str(text)) if code == STAMP else _READ[code](text)
 
 
 def is_missing(value: Any) -> bool:
@@ -74,23 +76,14 @@ def is_missing(value: Any) -> bool:
 
 def plainer(value: Any) -> Any:
     """A value of a class of its own as one of Python's own or numpy's, which may hold others of them. Raises BadAnswer."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__index__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    if isinstance(value, list | tuple):
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value) or (None if type(value) is NoMeta else {})
+    for kinds, form in _FORMS:
+        if isinstance(value, kinds):
+            return form(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in fields if not name.startswith("_")}
     if hasattr(value, "__array__") and not isinstance(value, type):
         return _array(value)
-    if is_missing(value):
-        return None
     raise refused(value)
 
 
@@ -109,8 +102,7 @@ def plainer_key(key: Any) -> Any:
 
 def enumerated(value: Any) -> enum.Enum:
     """An enum's member of that value."""
-    found = enum.Enum("Enum", {"value_": value})
-    return next(iter(found))
+    return next(iter(enum.Enum("Enum", {"value_": value})))  # type: ignore[misc]
 
 
 def refused(value: Any) -> BadAnswer:
@@ -128,3 +120,16 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 def _name(value: Any) -> str:
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _mapping(value: Mapping[Any, Any]) -> dict[Any, Any] | None:
+    return dict(value) or (None if type(value) is NoMeta else {})
+
+
+_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__index__),
+    (float, float.__float__),
+    ((list, tuple), list),
+    (Mapping, _mapping),
+)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -39,6 +40,7 @@ _MOST_DIGITS = 4300
 
 Buffer = bytes | memoryview
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
 _Ext = msgspec.msgpack.Ext
 
 
@@ -57,9 +59,7 @@ class Writer:
         try:
             return self._plain(value)
         except RecursionError:
-            raise BadAnswer(
-                "the answer cannot be written as JSON: it nests too deep, or holds itself"
-            ) from None
+            raise BadAnswer("the answer cannot be written as JSON: it nests too deep, or holds itself") from None
 
     def _plain(self, value: Any) -> Any:
         kind = type(value)
@@ -142,6 +142,16 @@ class Reader:
     def __init__(self, buffers: memoryview) -> None:
         self._buffers = buffers
         self._seen: set[int] = set()
+        self._read: dict[int, Callable[[memoryview], Any]] = {
+            _ARRAY: self._array,
+            _OBJECTS: self._objects,
+            _ENUM: self._enum,
+            _PAIRS: self._pairs,
+            _SCALAR: _scalar,
+            _BIG: _big,
+            _MOMENT: _moment,
+            _TEXT: _text,
+        }
 
     def value(self, head: Buffer) -> Any:
         """What `Writer.value` was given."""
@@ -153,25 +163,13 @@ class Reader:
             raise BadFrame(f"the frame holds no value: {type(error).__name__}: {error}") from None
 
     def _special(self, code: int, data: memoryview) -> Any:
-        if code == _ARRAY:
-            return self._array(*msgspec.msgpack.decode(data))
-        if code == _OBJECTS:
-            return self._objects(*msgspec.msgpack.decode(data))
-        if code == _BIG:
-            return _big(bytes(data))
-        if code == _TEXT:
-            return bytes(data).decode("utf-8", "surrogatepass")
-        if code == _SCALAR:
-            return _scalar(*msgspec.msgpack.decode(data))
-        if code == _MOMENT:
-            return foreign.read_moment(*msgspec.msgpack.decode(data))
-        if code == _ENUM:
-            return foreign.enumerated(self.value(data))
-        if code == _PAIRS:
-            return dict(self.value(data))
-        raise BadFrame(f"the extension {code} is not known")
+        read = self._read.get(code)
+        if read is None:
+            raise BadFrame(f"the extension {code} is not known")
+        return read(data)
 
-    def _array(self, name: str, shape: list[int], at: int, size: int) -> np.ndarray[Any, Any]:
+    def _array(self, data: memoryview) -> np.ndarray[Any, Any]:
+        name, shape, at, size = _decode(data)
         dtype = _dtype(name)
         if _count(shape) * dtype.itemsize != size:
             raise BadFrame(f"an array of shape {str(shape)[:80]} and dtype {dtype} is no {size} bytes")
@@ -180,7 +178,8 @@ class Reader:
             return np.empty(shape, dtype)
         return np.frombuffer(part, dtype).reshape(shape)
 
-    def _objects(self, shape: list[int], at: int, size: int) -> np.ndarray[Any, Any]:
+    def _objects(self, data: memoryview) -> np.ndarray[Any, Any]:
+        shape, at, size = _decode(data)
         part = self._part(at, size)
         if at in self._seen:  # each is read once, or a few bytes could stand for any number of them
             raise BadFrame("two arrays are in one place")
@@ -189,6 +188,12 @@ class Reader:
         if not isinstance(items, list) or len(items) != _count(shape):
             raise BadFrame(f"an array of shape {str(shape)[:80]} has other elements")
         return np.fromiter(items, object, len(items)).reshape(shape)
+
+    def _enum(self, data: memoryview) -> enum.Enum:
+        return foreign.enumerated(self.value(data))
+
+    def _pairs(self, data: memoryview) -> dict[Any, Any]:
+        return dict(self.value(data))
 
     def _part(self, at: int, size: int) -> memoryview:
         if at < 0 or size < 0 or at + size > self._buffers.nbytes:
@@ -215,13 +220,23 @@ def _mapped(pairs: list[tuple[Any, Any]]) -> Any:
     return dict(pairs)
 
 
-def _big(digits: bytes) -> int:
+def _moment(data: memoryview) -> Any:
+    return foreign.read_moment(*_decode(data))
+
+
+def _text(data: memoryview) -> str:
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+def _big(data: memoryview) -> int:
+    digits = bytes(data)
     if len(digits) > _MOST_DIGITS:
         raise BadFrame("a number of so many digits is refused")
     return int(digits)
 
 
-def _scalar(name: str, raw: bytes) -> Any:
+def _scalar(data: memoryview) -> Any:
+    name, raw = _decode(data)
     dtype = _dtype(name)
     if len(raw) != dtype.itemsize:
         raise BadFrame(f"{len(raw)} bytes are no {dtype}")

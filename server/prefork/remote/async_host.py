@@ -8,34 +8,40 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 from prefork.errors import PreforkError
+from prefork.failure import failure
+from prefork.frames.arena import Mappings
 from prefork.frames.codec import encode_answer
-from prefork.instance import Instance
+from prefork.instance import LocalInstance
 from prefork.model.reschedule import Reschedule
-from prefork.payload import Cost, Payload
-from prefork.remote import onloop
-from prefork.remote.host import late, rows
-from prefork.remote.peer import Peer, SharedMappings
-from prefork.remote.wire import Send
+from prefork.payload import Payload
+from prefork.remote.ahead import Ahead
+from prefork.remote.doors import BREATH, Doors, Short, give_up
+from prefork.remote.failing import late, told
+from prefork.remote.hangups import Hangups
+from prefork.remote.host import cost_of
+from prefork.remote.limits import Limits
+from prefork.remote.loops import of_model
+from prefork.remote.peer import Peer
 
 log = logging.getLogger("prefork")
 
 MOST_AT_ONCE = 1024
-READ_SECONDS = 1
-"""The whole loop waits while a worker sends what it has begun, which it has in memory."""
 
 
 class AsyncHost:
-    """Serves an instance on an event loop in a thread of its own. most: bytes of a request's tensors."""
+    """Serves an instance on an event loop in a thread of its own."""
 
-    def __init__(self, instance: Instance, listeners: Sequence[socket.socket], most: int) -> None:
+    def __init__(self, instance: LocalInstance, listeners: Sequence[socket.socket], limits: Limits) -> None:
         self._instance = instance
-        self._listeners = listeners
-        self._most = most
-        self._mappings = SharedMappings()
-        self._loop = asyncio.new_event_loop()
+        self._doors = Doors(listeners)
+        self._limits = limits
+        self.mappings = Mappings()
+        self._loop = of_model()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_open = False
         self._is_draining = False
         self._takes_rest = True
         self.busy: dict[int, Peer] = {}
@@ -48,7 +54,8 @@ class AsyncHost:
 
     def drain(self, *, whole: bool = True) -> None:
         """Serve what is under way and, if the whole of it is meant, what waits; then end."""
-        self._loop.call_soon_threadsafe(self._drain, whole)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._drain, whole)
 
     def is_over(self) -> bool:
         """Whether the loop has ended."""
@@ -56,140 +63,152 @@ class AsyncHost:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._hangups = Hangups(self._loop)
         self._open()
         self._loop.run_forever()
-        self._loop.close()
+        self._doors.close()
 
     def _open(self) -> None:
-        for each in self._listeners:
-            self._loop.add_reader(each, self._accept)
+        if not self._is_open and not self._is_draining:
+            self._is_open = True
+            self._loop.add_reader(self._doors.fileno(), self._accept)
 
     def _pause(self) -> None:
-        for each in self._listeners:
-            self._loop.remove_reader(each)
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._doors.fileno())
 
     def _accept(self) -> None:
-        for each in self._listeners:
+        try:
             while len(self._tasks) < MOST_AT_ONCE:
-                try:
-                    sock, _ = each.accept()
-                except (BlockingIOError, ConnectionAbortedError):
-                    break
-                sock.setblocking(True)
-                task = self._loop.create_task(self._serve(Peer(sock, self._mappings, self._most, READ_SECONDS)))
-                self._tasks.add(task)
-                task.add_done_callback(self._done)
-        if len(self._tasks) >= MOST_AT_ONCE:
-            self._pause()
+                sock = self._doors.accept()
+                if sock is None:
+                    return
+                self._begin(sock)
+        except Short:
+            self._loop.call_later(BREATH, self._open)
+        except OSError as error:
+            give_up(error)
+        self._pause()
+
+    def _begin(self, sock: socket.socket) -> None:
+        sock.setblocking(False)  # noqa: FBT003 - the signature is socket's
+        task = self._loop.create_task(self._serve(Peer(sock, self.mappings, self._limits.frame)))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if self._is_draining:
-            if self._takes_rest:
-                self._accept()
-            if not self._tasks:
-                self._loop.stop()
+            self._go_on()
         elif len(self._tasks) == MOST_AT_ONCE - 1:
             self._open()
 
     def _drain(self, whole: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe takes no keywords
         self._is_draining, self._takes_rest = True, whole
         self._pause()
-        if whole:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._takes_rest:
             self._accept()
         if not self._tasks:
             self._loop.stop()
 
     async def _serve(self, peer: Peer) -> None:
-        if not peer.read():
+        try:
+            if not (peer.looks() or await peer.read_async()):
+                return
+        except Exception:  # noqa: BLE001 - `looks` has told the other side what it could
+            peer.close()
             return
-        assert peer.asked is not None
-        if time.monotonic() >= peer.asked.deadline:
-            peer.fail(late())
+        if peer.is_late:
+            await peer.fail_async(late())
+            return
+        if peer.is_left:
+            peer.close()
             return
         task = asyncio.current_task()
         assert task is not None
         self.busy[id(peer)] = peer
-        self._loop.add_reader(peer.sock, self._look, peer, task)
+        number = self._hangups.watch(peer.sock, task.cancel)
         try:
             await self._answer(peer)
         except asyncio.CancelledError:
             peer.close()
-        except Exception:
-            log.exception("a request was not answered")
+        except OSError:
             peer.close()
+        except BaseException as error:  # the loop has to go on for the others
+            log.exception("a request was not answered")
+            await peer.fail_async(told(failure(error), self._limits))
         finally:
-            del self.busy[id(peer)]
-            self._unwatch(peer)
+            self._hangups.forget(number)
+            self.busy.pop(id(peer), None)
 
     async def _answer(self, peer: Peer) -> None:
         assert peer.asked is not None
-        request = peer.asked.payload
         try:
-            await self._ask(peer, request)
-        except Reschedule:
-            await asyncio.sleep(0)
-            await self._ask(peer, request)
-
-    async def _ask(self, peer: Peer, request: Payload) -> None:
-        begun = time.monotonic()
-        cost = Cost(int((begun - peer.arrived) * 1e9), 0, rows(request))
-        answers = self._instance.infer_async(request)
-        try:
-            if self._instance.spec.streams and request.method == "predict":
-                await self._stream(answers, peer, cost, begun)
-            else:
-                await self._one(answers, peer, cost, begun)
+            if self._instance.sends and peer.asked.payload.method == "predict":
+                await self._deliver(peer)
+                return
+            try:
+                await self._ask(peer)
+            except Reschedule:
+                await asyncio.sleep(0)
+                await self._ask(peer)
         except PreforkError as error:
-            self._unwatch(peer)
-            peer.fail(error)
-        except OSError:
-            self._unwatch(peer)
-            peer.close()
+            await peer.fail_async(told(error, self._limits))
+
+    async def _deliver(self, peer: Peer) -> None:
+        """A part is encoded by who sends it, and may be changed by then."""
+        assert peer.asked is not None
+        talk = self._instance.open(peer.asked.payload, lambda part: encode_answer(part).whole())
+        async with aclosing(talk.on_loop()) as parts:
+            async for frame in parts:
+                await peer.part_async(frame)
+        await peer.end_async()
+
+    async def _ask(self, peer: Peer) -> None:
+        assert peer.asked is not None
+        cost, begun = cost_of(peer), time.monotonic_ns()
+        is_stream = self._instance.spec.streams and peer.asked.payload.method == "predict"
+        answers = self._instance.infer_async(peer.asked.payload)
+        try:
+            first = await anext(answers, None)
+            if first is not None:
+                cost.compute_ns = time.monotonic_ns() - begun
+                first.cost = cost
+                if not is_stream:
+                    await self._one(first, answers, peer)
+                    return
+                await _part(peer, first)
+            await _stream(answers, peer)
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
 
-    async def _one(self, answers: AsyncIterator[Payload], peer: Peer, cost: Cost, begun: float) -> None:
-        first = await anext(answers, None)
-        cost.compute_ns = int((time.monotonic() - begun) * 1e9)
-        if first is None:
-            self._unwatch(peer)
-            peer.end()
-            return
-        first.cost = cost
-        second = await anext(answers, None)
-        if second is None:
-            self._unwatch(peer)
-            box = [first]
-            del first
-            peer.only(box)
-            return
-        await self._part(peer, first)
-        await self._part(peer, second)
-        await self._stream(answers, peer, None, begun)
-
-    async def _stream(self, answers: AsyncIterator[Payload], peer: Peer, cost: Cost | None, begun: float) -> None:
-        async for each in answers:
-            if cost is not None:
-                cost.compute_ns = int((time.monotonic() - begun) * 1e9)
-                each.cost, cost = cost, None
-            await self._part(peer, each)
-        self._unwatch(peer)
-        peer.end()
-
-    async def _part(self, peer: Peer, answer: Payload) -> None:
-        frame = encode_answer(answer)
-        peer.sock.setblocking(False)
+    async def _one(self, first: Payload, answers: AsyncIterator[Payload], peer: Peer) -> None:
+        ahead = Ahead(answers)
         try:
-            await onloop.do(Send(frame.inline()), peer.sock)
+            if ahead.is_there and ahead.item is None:
+                await peer.only_async(first)
+                return
+            # A model that says only now that it streams: what it has said is not kept until it says more.
+            await _part(peer, first)
+            second = await ahead
         finally:
-            peer.sock.setblocking(True)
+            ahead.cancel()
+        if second is not None:
+            await _part(peer, second)
+        await _stream(answers, peer)
 
-    def _look(self, peer: Peer, task: asyncio.Task[None]) -> None:
-        if peer.is_gone():
-            self._unwatch(peer)
-            task.cancel()
 
-    def _unwatch(self, peer: Peer) -> None:
-        if peer.sock.fileno() >= 0:
-            self._loop.remove_reader(peer.sock)
+async def _stream(answers: AsyncIterator[Payload], peer: Peer) -> None:
+    async for each in answers:
+        await _part(peer, each)
+    await peer.end_async()
+
+
+async def _part(peer: Peer, answer: Payload) -> None:
+    frame = encode_answer(answer).whole()
+    answer.value = None
+    await peer.part_async(frame)

@@ -8,15 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from prefork.batch.ask import Ask, Terms
 from prefork.batch.batcher import Batcher
 from prefork.errors import BadAnswer, PreforkError
-from prefork.instance import Instance
+from prefork.frames.arena import Mappings
+from prefork.instance import LocalInstance
 from prefork.payload import Payload
-from prefork.remote.host import Doors, Wake, late
-from prefork.remote.peer import Peer, SharedMappings
+from prefork.remote.doors import BREATH, Doors, Short, Wake, give_up
+from prefork.remote.failing import late, told
+from prefork.remote.limits import Limits
+from prefork.remote.peer import Peer
 from prefork.repository.config import Batching
 
 log = logging.getLogger("prefork")
@@ -25,9 +27,10 @@ log = logging.getLogger("prefork")
 class PeerReply:
     """The way back to a connection, as the batch loop wants it."""
 
-    def __init__(self, peer: Peer, busy: dict[int, Peer]) -> None:
+    def __init__(self, peer: Peer, busy: dict[int, Peer], limits: Limits) -> None:
         self._peer = peer
         self._busy = busy
+        self._limits = limits
         busy[id(peer)] = peer
 
     def is_cancelled(self) -> bool:
@@ -38,25 +41,24 @@ class PeerReply:
         """Send one answer; one that cannot cross is the error instead."""
         try:
             if last:
+                self._peer.only(answer)
                 self._forget()
-                self._peer.asked = None
-                self._peer.only([answer])
             else:
                 self._peer.part(answer)
         except BadAnswer as error:
-            self._peer.fail(error)
+            self.fail(error)
         except OSError:
             self._peer.close()
 
     def end(self) -> None:
         """Nothing more comes."""
-        self._forget()
         self._peer.end()
+        self._forget()
 
     def fail(self, error: PreforkError) -> None:
         """Send the error."""
+        self._peer.fail(told(error, self._limits))
         self._forget()
-        self._peer.fail(error)
 
     def _forget(self) -> None:
         self._busy.pop(id(self._peer), None)
@@ -65,13 +67,13 @@ class PeerReply:
 class SocketIntake:
     """The connections that wait at the doors, as an Intake."""
 
-    def __init__(self, listeners: Sequence[socket.socket], terms: Terms, most: int, busy: dict[int, Peer]) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], terms: Terms, busy: dict[int, Peer], limits: Limits) -> None:
         self._wake = Wake()
         self._doors = Doors(listeners, self._wake.descriptor)
         self._terms = terms
-        self._most = most
         self._busy = busy
-        self._mappings = SharedMappings()
+        self._limits = limits
+        self.mappings = Mappings()
         self._takes_rest = True
 
     @property
@@ -87,33 +89,42 @@ class SocketIntake:
     def take(self, until: float) -> Ask | None:
         """See `Intake`."""
         while self._takes_rest or not self.is_closed:
-            sock = self._doors.accept()
-            if sock is not None:
-                ask = self._ask(Peer(sock, self._mappings, self._most))
-                if ask is not None:
-                    return ask
+            left = 0.0 if self.is_closed else max(0.0, until - time.monotonic())
+            sock = self._accepted(None if left == math.inf else left)
+            if sock is None:
+                if self.is_closed or time.monotonic() >= until:
+                    return None
                 continue
-            left = until - time.monotonic()
-            if self.is_closed or left <= 0:
-                return None
-            self._doors.wait(None if left == math.inf else left)
+            ask = self._ask(Peer(sock, self.mappings, self._limits.frame))
+            if ask is not None:
+                return ask
         return None
+
+    def _accepted(self, seconds: float | None) -> socket.socket | None:
+        try:
+            return self._doors.take(seconds)
+        except Short:
+            time.sleep(BREATH)
+            return None
+        except OSError as error:
+            return give_up(error)
 
     def _ask(self, peer: Peer) -> Ask | None:
         if not peer.read():
             return None
         assert peer.asked is not None
-        if peer.is_gone():
-            peer.close()
-            return None
-        if time.monotonic() >= peer.asked.deadline:
+        if peer.is_late:
             peer.fail(late())
             return None
+        if peer.is_left:
+            peer.close()
+            return None
+        payload, arrived, deadline = peer.asked
+        reply = PeerReply(peer, self._busy, self._limits)
         try:
-            reply = PeerReply(peer, self._busy)
-            return self._terms.ask(peer.asked.payload, reply, arrived=peer.arrived, deadline=peer.asked.deadline)
+            return self._terms.ask(payload, reply, arrived=min(arrived, time.monotonic()), deadline=deadline)
         except PreforkError as error:
-            peer.fail(error)
+            reply.fail(error)
             return None
 
 
@@ -121,10 +132,16 @@ class BatchHost:
     """Serves an instance in batches, on `threads` threads."""
 
     def __init__(
-        self, instance: Instance, listeners: Sequence[socket.socket], policy: Batching, threads: int, most: int
+        self,
+        instance: LocalInstance,
+        listeners: Sequence[socket.socket],
+        policy: Batching,
+        threads: int,
+        limits: Limits,
     ) -> None:
         self.busy: dict[int, Peer] = {}
-        self._intake = SocketIntake(listeners, Terms(policy, instance.spec), most, self.busy)
+        self._intake = SocketIntake(listeners, Terms(policy, instance.spec), self.busy, limits)
+        self.mappings = self._intake.mappings
         self._batcher = Batcher(self._intake, instance, policy)
         self._threads = [threading.Thread(target=self._run, name=f"model-{n}", daemon=True) for n in range(threads)]
 
@@ -142,5 +159,7 @@ class BatchHost:
         return not any(each.is_alive() for each in self._threads)
 
     def _run(self) -> None:
-        with suppress(SystemExit):
+        try:
             self._batcher.run()
+        except BaseException as error:  # noqa: BLE001 - a thread that has ended silently would serve nothing
+            give_up(error)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import collections
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from prefork.errors import ModelLoadError, PreforkError
-from prefork.http import Request
+from prefork.errors import PreforkError
 from prefork.instance import LocalInstance
 from prefork.model import Model, loader
-from prefork.model.example import example
 from prefork.payload import ModelSpec, Payload
-from prefork.protocols import v2
+from prefork.remote import loops
 from prefork.remote.charge import Card, Charge
-from prefork.repository.config import Warmup
+from prefork.remote.warming import warmups
 
 
 def limit_memory(size: int) -> None:
@@ -39,39 +37,52 @@ def build(charge: Charge) -> tuple[LocalInstance, Card]:
     model = _construct(charge)
     model.load()
     instance = LocalInstance(model)
-    spec = _with_ports(model.spec, charge)
-    for request in _warmups(model, spec, charge):
-        for _ in instance.infer(request):
-            pass
+    spec = _declared(model.spec, charge)
+    for request in warmups(charge, model, spec):
+        _try(instance, request)
     return instance, _card(model, spec, charge, time.monotonic() - begun)
+
+
+def _try(instance: LocalInstance, request: Payload) -> None:
+    """Ask once; an asynchronous model on the loop that it will be asked on: what it opens there belongs to that."""
+    if not instance.is_async:
+        collections.deque(instance.infer(request), maxlen=0)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(loops.of_model().run_until_complete, _try_async(instance, request)).result()
+
+
+async def _try_async(instance: LocalInstance, request: Payload) -> None:
+    async for _ in instance.infer_async(request):
+        pass
 
 
 def _construct(charge: Charge) -> Model:
     config = charge.config
-    cls = _find(config.class_, charge.folder)
+    cls = _find(charge)
     given = loader.with_device(cls, loader.with_directory(cls, config.parameters, charge.folder), charge.device)
     user_object = loader.construct(cls, given)
     name = config.name or type(user_object).__name__
     return Model(user_object, name, version=charge.version, metadata=charge.metadata, image=charge.image)
 
 
-def _find(path: str, folder: str) -> type[Any]:
-    """The class; a module of the version's folder goes before an installed one of the same name, and only while it is looked for."""
-    if not folder:
-        return loader.find(path)
-    sys.path.insert(0, folder)
-    try:
-        return loader.find(path)
-    finally:
-        sys.path.remove(folder)
-        sys.path.append(folder)
+def _find(charge: Charge) -> type[Any]:
+    """The class. The version's folder comes first on the path, and the model's second."""
+    if charge.folder:
+        folders = dict.fromkeys(str(Path(each).resolve()) for each in (charge.folder, charge.directory) if each)
+        sys.path[:0] = folders
+    return loader.find(charge.config.class_)
 
 
-def _with_ports(spec: ModelSpec, charge: Charge) -> ModelSpec:
-    """The spec with the inputs and outputs that the model's own file declares."""
+def _declared(spec: ModelSpec, charge: Charge) -> ModelSpec:
+    """The spec with what the model's own file declares."""
     config = charge.config
     return msgspec.structs.replace(
-        spec, inputs=config.inputs or spec.inputs, outputs=config.outputs or spec.outputs, platform=config.platform
+        spec,
+        inputs=config.inputs or spec.inputs,
+        outputs=config.outputs or spec.outputs,
+        platform=config.platform,
+        streams=spec.streams or config.decoupled,
     )
 
 
@@ -81,7 +92,7 @@ def _card(model: Model, spec: ModelSpec, charge: Charge, seconds: float) -> Card
         metadata = model.metadata()
     except PreforkError as error:
         trouble = error.message
-    described = spec if spec.inputs is not None else _with_ports(model.described, charge)
+    described = spec if spec.inputs is not None else _declared(model.described, charge)
     return Card(
         spec=spec,
         described=described,
@@ -91,32 +102,3 @@ def _card(model: Model, spec: ModelSpec, charge: Charge, seconds: float) -> Card
         loaded=seconds,
         config=charge.config,
     )
-
-
-def _warmups(model: Model, spec: ModelSpec, charge: Charge) -> Iterator[Payload]:
-    for warmup in charge.config.warmup:
-        for _ in range(warmup.count):
-            yield _warmup(warmup, model, spec, charge)
-
-
-def _warmup(warmup: Warmup, model: Model, spec: ModelSpec, charge: Charge) -> Payload:
-    if not warmup.inputs and not warmup.file:
-        found = example(model)
-        if found is None:
-            raise ModelLoadError(
-                "warmup: the model declares no inputs to make a request from; give `inputs` or a `file`"
-            )
-        return found[0]
-    body = json.dumps({"inputs": warmup.inputs}).encode() if warmup.inputs else _file(charge.folder, warmup.file)
-    try:
-        payload, _ = v2.decode(Request("POST", "/", b"", {}, (body,)), spec)
-    except PreforkError as error:
-        raise ModelLoadError(f"warmup: {error.message}") from None
-    return payload
-
-
-def _file(folder: str, name: str) -> bytes:
-    try:
-        return (Path(folder) / name).read_bytes()
-    except OSError as error:
-        raise ModelLoadError(f"warmup: {name} cannot be read: {error.strerror}") from None

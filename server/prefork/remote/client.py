@@ -72,13 +72,14 @@ class RemoteInstance:
                     if answer is not None:
                         yield answer
                         del answer
-                return
             except _UNHEARD:
                 self._retry(talk)
             except TimeoutError:
                 raise _late(sock) from None
             except _DEAD:
                 raise self._died() from None
+            else:
+                return
             finally:
                 talk.leave(sock, request)
 
@@ -94,11 +95,12 @@ class RemoteInstance:
                     if answer is not None:
                         yield answer
                         del answer
-                return
             except _UNHEARD:
                 self._retry(talk)
             except _DEAD:
                 raise self._died() from None
+            else:
+                return
             finally:
                 talk.leave(sock, request)
 

@@ -6,93 +6,48 @@ whose time was up while it waited, is never computed.
 
 from __future__ import annotations
 
-import errno
+import inspect
 import logging
-import os
-import select
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
-from prefork.errors import PreforkError, Unavailable
-from prefork.instance import Instance
+from prefork.errors import PreforkError
+from prefork.failure import failure
+from prefork.frames.arena import Mappings
+from prefork.instance import LocalInstance
 from prefork.model.reschedule import Reschedule
 from prefork.payload import Cost, Payload
-from prefork.remote.peer import Peer, SharedMappings
+from prefork.remote.doors import BREATH, Doors, Short, Wake, give_up
+from prefork.remote.failing import late, told
+from prefork.remote.limits import Limits
+from prefork.remote.peer import Peer
+from prefork.remote.post import Post
 
 log = logging.getLogger("prefork")
 
-_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_BREATH = 0.05
-
-
-class Doors:
-    """The listening sockets of an instance, the most urgent first, for one thread.
-
-    Level-triggered and exclusive: of all threads and processes that wait, the kernel wakes one for a connection.
-    """
-
-    def __init__(self, listeners: Sequence[socket.socket], wake: int) -> None:
-        self._listeners = listeners
-        self._poll = select.epoll()
-        for each in listeners:
-            self._poll.register(each, select.EPOLLIN | select.EPOLLEXCLUSIVE)
-        self._poll.register(wake, select.EPOLLIN)
-
-    def accept(self) -> socket.socket | None:
-        """A connection that waits; None when there is none."""
-        for each in self._listeners:
-            try:
-                found, _ = each.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                continue
-            except OSError as error:
-                if error.errno not in _SHORT:
-                    raise
-                time.sleep(_BREATH)  # whoever has descriptors gives some back
-                continue
-            found.setblocking(True)
-            return found
-        return None
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Until there is a connection, somebody wakes this, or so long."""
-        self._poll.poll(seconds)
-
-    def close(self) -> None:
-        """Wait for nothing more."""
-        self._poll.close()
-
-
-class Wake:
-    """What wakes every thread that waits at its doors, for good."""
-
-    def __init__(self) -> None:
-        self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self.is_set = False
-
-    def set(self) -> None:
-        """Wake them."""
-        self.is_set = True
-        os.eventfd_write(self.descriptor, 1)
-
 
 class Host:
-    """Serves an instance on `threads` threads. most: bytes of a request's tensors."""
+    """Serves an instance on `threads` threads."""
 
-    def __init__(self, instance: Instance, listeners: Sequence[socket.socket], threads: int, most: int) -> None:
+    def __init__(
+        self, instance: LocalInstance, listeners: Sequence[socket.socket], threads: int, limits: Limits
+    ) -> None:
         self._instance = instance
         self._listeners = listeners
-        self._most = most
-        self._mappings = SharedMappings()
+        self._limits = limits
+        self.mappings = Mappings()
         self._draining = Wake()
         self._takes_rest = True
-        self._again: deque[Peer] = deque()
+        self._again: deque[partial[None]] = deque()
         self.busy: dict[int, Peer] = {}
-        """By thread, the connection that it serves."""
-        self._threads = [threading.Thread(target=self._serve, name=f"model-{n}", daemon=True) for n in range(threads)]
+        """By number, the connections that are served."""
+        self._post = Post(self.busy, limits)
+        self._threads = [threading.Thread(target=self._run, name=f"model-{n}", daemon=True) for n in range(threads)]
 
     def start(self) -> None:
         """Begin to accept."""
@@ -105,71 +60,96 @@ class Host:
         self._draining.set()
 
     def is_over(self) -> bool:
-        """Whether all threads have ended."""
-        return not any(each.is_alive() for each in self._threads)
+        """Whether all is answered and all threads have ended."""
+        return not self.busy and not any(each.is_alive() for each in self._threads)
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         doors = Doors(self._listeners, self._draining.descriptor)
-        me = threading.get_ident()
-        while self._takes_rest or not self._draining.is_set:
-            peer = self._next(doors)
-            if peer is None:
-                if self._draining.is_set:
-                    break
-                doors.wait()
-                continue
-            self.busy[me] = peer
+        try:
+            self._serve(doors)
+        except OSError as error:
+            give_up(error)
+        finally:
+            doors.close()
+
+    def _serve(self, doors: Doors) -> None:
+        while True:
             try:
-                self._talk(peer)
-            except Exception:
-                log.exception("a request was not answered")  # the thread has to go on for the others
-                peer.close()
-            finally:
-                del self.busy[me], peer
-        doors.close()
+                sock = doors.take(0 if self._again else None) if self._takes_rest else None
+            except Short:
+                time.sleep(BREATH)
+                continue
+            if sock is not None:
+                self._begin(sock)
+            elif self._again:
+                self._go_on()
+            elif self._draining.is_set:
+                return
 
-    def _next(self, doors: Doors) -> Peer | None:
-        sock = doors.accept()
-        if sock is not None:
-            return Peer(sock, self._mappings, self._most)
+    def _go_on(self) -> None:
         try:
-            return self._again.popleft()
-        except IndexError:
-            return None
+            run = self._again.popleft()
+        except IndexError:  # another thread was faster
+            return
+        run()
 
-    def _talk(self, peer: Peer) -> None:
-        if peer.asked is None and not peer.read():
+    def _begin(self, sock: socket.socket) -> None:
+        peer = Peer(sock, self.mappings, self._limits.frame)
+        if not peer.read():
             return
-        if peer.is_gone():
-            peer.close()
-            return
-        assert peer.asked is not None
-        if time.monotonic() >= peer.asked.deadline:
+        if peer.is_late:
             peer.fail(late())
+        elif peer.is_left:
+            peer.close()
+        else:
+            self.busy[id(peer)] = peer
+            self._ask(peer)
+
+    def _ask(self, peer: Peer) -> None:
+        """Ask for the first time, or once more."""
+        assert peer.asked is not None
+        if self._instance.sends and peer.asked.payload.method == "predict":
+            talk = self._instance.open(peer.asked.payload, self._post.encode)
+            self._post.take(peer, talk)
+            self._converse(talk)
             return
         try:
-            answer(self._instance, peer)
+            answer(self._instance, peer, self._limits)
         except Reschedule:
-            self._again.append(peer)
+            self._again.append(partial(self._ask, peer))
+            return
+        except BaseException as error:  # the thread has to go on for the others
+            log.exception("a request was not answered")
+            peer.fail(told(failure(error), self._limits))
+        self.busy.pop(id(peer), None)
+
+    def _converse(self, talk: Any) -> None:
+        if talk.ask():
+            self._again.append(partial(self._converse, talk))
 
 
-def answer(instance: Instance, peer: Peer) -> None:
+def answer(instance: LocalInstance, peer: Peer, limits: Limits) -> None:
     """Ask the instance, and answer. Raises Reschedule for a request that the model has handed back."""
     assert peer.asked is not None
     request = peer.asked.payload
-    begun = time.monotonic()
+    cost, begun = cost_of(peer), time.monotonic_ns()
     answers = instance.infer(request)
     is_stream = instance.spec.streams and request.method == "predict"
-    cost = Cost(int((begun - peer.arrived) * 1e9), 0, rows(request))
     del request
     try:
-        if is_stream:
-            _stream(answers, peer, cost, begun)
-        else:
-            _one(answers, peer, cost, begun)
+        first = next(answers, None)
+        if first is not None:
+            cost.compute_ns = time.monotonic_ns() - begun
+            first.cost = cost
+        second = None
+        if not is_stream and first is not None and not _gives_more(answers):
+            second = next(answers, None)
+            if second is None:
+                peer.only(first)
+                return
+        _stream((first, second), answers, peer)
     except PreforkError as error:
-        error.__traceback__ = None  # its frames hold the request
-        peer.fail(error)
+        peer.fail(told(error, limits))
     except OSError:
         peer.close()
     finally:
@@ -178,40 +158,25 @@ def answer(instance: Instance, peer: Peer) -> None:
             close()
 
 
-def _one(answers: Iterator[Payload], peer: Peer, cost: Cost, begun: float) -> None:
-    box = list(_first(answers))
-    cost.compute_ns = int((time.monotonic() - begun) * 1e9)
-    if not box:
-        peer.end()
-        return
-    box[0].cost = cost
-    second = next(answers, None)
-    if second is None:
-        peer.asked = None
-        peer.only(box)
-    else:  # a model that says only now that it streams
-        peer.part(box.pop())
-        peer.part(second)
-        del second
-        _stream(answers, peer, None, begun)
+def _gives_more(answers: Iterator[Payload]) -> bool:
+    """Whether the answers are a generator's, of a model that says only now that it streams."""
+    return inspect.isgenerator(getattr(answers, "gi_yieldfrom", None))
 
 
-def _first(answers: Iterator[Payload]) -> Iterator[Payload]:
-    for each in answers:
-        yield each
-        return
-
-
-def _stream(answers: Iterator[Payload], peer: Peer, cost: Cost | None, begun: float) -> None:
-    for each in answers:
-        if cost is not None:
-            cost.compute_ns = int((time.monotonic() - begun) * 1e9)
-            each.cost, cost = cost, None
-        if peer.is_gone():
-            peer.close()
-            return
+def _stream(begin: tuple[Payload | None, ...], rest: Iterator[Payload], peer: Peer) -> None:
+    for each in begin:
+        if each is not None:
+            peer.part(each)
+    for each in rest:
         peer.part(each)
     peer.end()
+
+
+def cost_of(peer: Peer) -> Cost:
+    """What is known of a request's cost when the model is about to be asked."""
+    assert peer.asked is not None
+    waited = max(0, int((time.monotonic() - peer.asked.sent) * 1e9))
+    return Cost(waited, 0, rows(peer.asked.payload))
 
 
 def rows(request: Payload) -> int:
@@ -221,10 +186,3 @@ def rows(request: Payload) -> int:
         value = next((each for each in value.values() if hasattr(each, "shape")), None)
     shape: Sequence[int] = getattr(value, "shape", ())
     return shape[0] if len(shape) > 1 else 1
-
-
-def late() -> Unavailable:
-    """The refusal of a request whose time was up while it waited."""
-    error = Unavailable("the time for this request was up before the model was free for it")
-    error.headers = (("Retry-After", "1"),)
-    return error

@@ -13,9 +13,10 @@ from typing import Any
 from prefork.errors import PayloadTooLarge, PreforkError
 from prefork.frames.arena import Lease, Mapping, Mappings
 from prefork.frames.codec import Asked, decode_request, encode_answer, encode_error
-from prefork.frames.layout import ARENA, END, KEPT, LAST, PREFIX, REQUEST, BadFrame, Frame, TooLarge, padded
+from prefork.frames.layout import ARENA, END, KEPT, LAST, PREFIX, REQUEST, BadFrame, Buffer, Frame, TooLarge, padded
 from prefork.payload import Payload
 from prefork.remote import blocking, onloop
+from prefork.remote.hangups import is_gone
 from prefork.remote.wire import FIRST, Arrived, Cut, Incoming, receive
 
 LARGE = 65_536
@@ -33,7 +34,10 @@ _FIRST_FLAGS = _DONTWAIT | int(socket.MSG_CMSG_CLOEXEC)
 
 
 class Peer:
-    """A connection that was accepted. asked: the request, once it was read. most: bytes of its tensors."""
+    """A connection that was accepted. asked: the request, once it was read. most: bytes of its tensors.
+
+    What ends in `_async` wants a socket that does not block, and the other ways to answer one that does.
+    """
 
     def __init__(self, sock: socket.socket, mappings: Mappings, most: int) -> None:
         self.sock = sock
@@ -64,7 +68,7 @@ class Peer:
     async def read_async(self) -> bool:
         """As `read`, on the running event loop."""
         readiness = onloop.readiness()
-        late = readiness.loop.call_later(READ_SECONDS, self.sock.shutdown, socket.SHUT_RDWR)
+        late = readiness.loop.call_later(READ_SECONDS, self._cut)
         try:
             while self.sock.fileno() >= 0:
                 again, self._incoming.is_watched = self._incoming.is_watched, True
@@ -109,17 +113,16 @@ class Peer:
 
     def is_gone(self) -> bool:
         """Whether the other side has hung up."""
-        poll = select.poll()
-        try:
-            poll.register(self.sock, select.POLLRDHUP)
-            return bool(poll.poll(0))
-        except (OSError, ValueError):
-            return True
+        return is_gone(self.sock)
 
     def _wait(self, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         return seconds > 0 and bool(poll.poll(seconds * 1000))
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
     def _receive(self) -> None:
         if self._is_begun:
@@ -154,34 +157,37 @@ class Peer:
     def part(self, answer: Payload) -> None:
         """Send one of several answers. Raises OSError when the other side has gone, and BadAnswer."""
         parts = encode_answer(answer).inline()
+        answer.value = None
         with self._sending:
             blocking.send(self.sock, parts)
 
-    async def frame_async(self, frame: bytes) -> None:
-        """Send a frame of several, on the running event loop, with a non-blocking socket. Raises OSError."""
+    async def part_async(self, frame: bytes) -> None:
+        """Send the frame of one of several, on the running event loop. Raises OSError."""
         await onloop.send(self.sock, [frame])
 
     def only(self, answer: Payload) -> None:
         """Send the only answer, and with that the end. Raises BadAnswer."""
-        parts = self._last(answer)
-        with self._sending, suppress(OSError):
-            blocking.send(self.sock, parts)
-        self.sock.close()
+        self._send_last(self._last(answer))
 
     async def only_async(self, answer: Payload) -> None:
-        """As `only`, on the running event loop, with a non-blocking socket."""
-        parts = self._last(answer)
-        with suppress(OSError):
-            await onloop.send(self.sock, parts)
-        self.sock.close()
+        """As `only`, on the running event loop."""
+        await self._send_last_async(self._last(answer))
 
     def end(self) -> None:
         """Nothing more comes."""
-        self._send_last(PREFIX.pack(END, self._kept(), 0, 0, 0))
+        self._send_last([self._end()])
+
+    async def end_async(self) -> None:
+        """As `end`, on the running event loop."""
+        await self._send_last_async([self._end()])
 
     def fail(self, error: PreforkError) -> None:
         """The error instead of an answer, or behind several."""
-        self._send_last(encode_error(error).whole(self._kept()))
+        self._send_last([encode_error(error).whole(self._kept())])
+
+    async def fail_async(self, error: PreforkError) -> None:
+        """As `fail`, on the running event loop."""
+        await self._send_last_async([encode_error(error).whole(self._kept())])
 
     def interrupt(self, error: PreforkError) -> None:
         """From another thread than that which serves it: end it with an error, behind whatever is being sent."""
@@ -199,14 +205,14 @@ class Peer:
         self._kept(is_over=False)
         return False
 
-    def _last(self, answer: Payload) -> list[Any]:
+    def _last(self, answer: Payload) -> list[Buffer]:
         """The only answer's pieces, once nobody but the user's own code holds anything of the request."""
         assert self.asked is not None
         frame = encode_answer(answer, self.asked.payload.meta)
         answer.value = None
         if self._mapping is None:
             self._kept()
-            return list(frame.inline(LAST))
+            return frame.inline(LAST)
         return [self._beside(frame)] if frame.size > LARGE else [_copied(frame, self._kept)]
 
     def _beside(self, frame: Frame) -> bytes:
@@ -215,9 +221,17 @@ class Peer:
         frame.buffers.clear()
         return frame.beside(LAST | self._kept())
 
-    def _send_last(self, data: bytes) -> None:
+    def _end(self) -> bytes:
+        return PREFIX.pack(END, self._kept(), 0, 0, 0)
+
+    def _send_last(self, parts: list[Buffer]) -> None:
         with self._sending, suppress(OSError):
-            self.sock.send(data, _DONTWAIT)  # it is short; who does not even take that is not waited for
+            blocking.send(self.sock, parts)
+        self.sock.close()
+
+    async def _send_last_async(self, parts: list[Buffer]) -> None:
+        with suppress(OSError):
+            await onloop.send(self.sock, parts)
         self.sock.close()
 
     def _kept(self, *, is_over: bool = True) -> int:

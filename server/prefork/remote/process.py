@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import logging
 import os
 import queue
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,17 +26,21 @@ from typing import Any, Protocol
 import msgspec
 
 from prefork.errors import ModelLoadError, StartupError, Unavailable
+from prefork.frames.arena import Mappings
 from prefork.instance import LocalInstance
 from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
 from prefork.remote.building import build, limit_memory
 from prefork.remote.charge import Charge
 from prefork.remote.host import Host
+from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
+from prefork.remote.signals import deaf
 
 log = logging.getLogger("prefork")
 
 CONTROL = 3
+_STDERR = 2
 _PR_SET_PDEATHSIG = 1
 _IGNORED = (
     signal.SIGINT,
@@ -46,6 +52,8 @@ _IGNORED = (
     signal.SIGTSTP,
 )
 _GLANCE = 0.02
+_MOMENT = 0.3
+"""Seconds in which the ends of streams are written, before connections are cut."""
 _LOOK = 1.0
 """Seconds between two looks at requests that nobody waits for any more."""
 
@@ -54,6 +62,7 @@ class Serving(Protocol):
     """A host: threads, a loop, or batches."""
 
     busy: dict[int, Peer]
+    mappings: Mappings
 
     def start(self) -> None:
         """Begin to accept."""
@@ -101,25 +110,25 @@ class Control:
             self._sock.sendall(msgspec.json.encode({"event": event, **more}) + b"\n")
 
     def _read(self) -> None:
-        for line in self._file:
-            order = msgspec.json.decode(line, type=Order)
-            if order.do == "stacks":
-                faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
-            else:
-                self.orders.put(order)
-        os._exit(0)
+        try:
+            for line in self._file:
+                order = msgspec.json.decode(line, type=Order)
+                if order.do == "stacks":
+                    faulthandler.dump_traceback(_STDERR, all_threads=True)
+                else:
+                    self.orders.put(order)
+        finally:  # nobody is left to be heard: neither is there for whom to go on
+            os._exit(0)
 
 
 def main() -> None:
     """Load the model, serve it, and leave."""
-    for each in _IGNORED:
-        signal.signal(each, signal.SIG_IGN)
+    deaf()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     control = Control()
     charge = control.charge()
     if charge.parent and os.getppid() != charge.parent:
         os._exit(0)
-    _settle(charge)
     control.listen()
     control.say("loading")
     instance = _built(control, charge)
@@ -138,24 +147,28 @@ def _settle(charge: Charge) -> None:
 
 def _built(control: Control, charge: Charge) -> LocalInstance:
     try:
+        _settle(charge)
         instance, card = build(charge)
     except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
         control.say("failed", message=_message(error, charge), traceback=_trace(error))
         _leave(3)
-    control.say("ready", card=msgspec.to_builtins(card), memory=_resident())
+    gc.collect()
+    gc.freeze()  # what the model has loaded is looked through no more
+    control.say("ready", card=msgspec.to_builtins(card), memory=_memory())
     return instance
 
 
 def _host(instance: LocalInstance, charge: Charge) -> Serving:
     listeners = [socket.socket(fileno=number) for number in charge.listeners]
     for each in listeners:
-        each.setblocking(False)
+        each.setblocking(False)  # noqa: FBT003 - the signature is socket's
     config = charge.config
-    if config.batching is not None:
-        return BatchHost(instance, listeners, config.batching, max(1, config.threads), charge.max_frame)
+    threads, limits = max(1, config.threads), Limits(charge.max_frame, config.memory_limit)
     if instance.is_async:
-        return AsyncHost(instance, listeners, charge.max_frame)
-    return Host(instance, listeners, max(1, config.threads), charge.max_frame)
+        return AsyncHost(instance, listeners, limits)
+    if config.batching is not None and not instance.sends:
+        return BatchHost(instance, listeners, config.batching, threads, limits)
+    return Host(instance, listeners, threads, limits)
 
 
 def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Charge) -> int:
@@ -178,16 +191,23 @@ def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Cha
             has_said = True
             control.say("drained")
         watch.look()
+        host.mappings.tidy()
 
 
 def _end(host: Serving, instance: LocalInstance) -> None:
     """What is not finished ends with an error now; then the model is unloaded."""
     host.drain(whole=False)
-    instance.end_streams()
+    if instance.end_streams():
+        _wait_until(lambda: not host.busy)
     for peer in list(host.busy.values()):
-        error = Unavailable("the model is being unloaded")
-        peer.interrupt(error)
+        peer.interrupt(Unavailable("the model is being unloaded"))
     instance.close()
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + _MOMENT
+    while not is_so() and time.monotonic() < until:
+        time.sleep(_GLANCE)
 
 
 class _Watch:
@@ -209,7 +229,7 @@ class _Watch:
             log.error(
                 "a request that nobody waits for does not come back; this process is replaced. What every thread does:"
             )
-            faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+            faulthandler.dump_traceback(_STDERR, all_threads=True)
             self._control.say("stuck")
             self._seconds = 0.0
 
@@ -219,8 +239,9 @@ def _message(error: BaseException, charge: Charge) -> str:
         return str(error)
     if isinstance(error, SystemExit):
         return f"the model called sys.exit({error.code!r})"
-    if isinstance(error, MemoryError) and charge.config.memory_limit:
-        return f"MemoryError: {error} (memory_limit is {charge.config.memory_limit} bytes)"
+    limit = charge.config.memory_limit
+    if limit and any(isinstance(each, MemoryError) for each in (error, error.__cause__)):
+        return f"MemoryError: {error} (memory_limit is {limit} bytes)"
     return f"{type(error).__name__}: {error}"
 
 
@@ -230,9 +251,13 @@ def _trace(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def _resident() -> int:
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+def _memory() -> int:
+    """Bytes that this process has: its own, and its part of what it shares (PSS)."""
+    for line in Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "Pss":
+            return int(value.split()[0]) * 1024
+    return 0
 
 
 def _leave(status: int) -> Any:

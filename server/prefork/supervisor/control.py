@@ -123,11 +123,13 @@ class Control:
 
     async def _load(self, request: Request) -> dict[str, Any]:
         self._lifecycle.check_control()
+        _log.info("%s: a load is asked for", request.name[:200])
         await self._lifecycle.load(request.name, request.parameters, force=request.force)
         return {}
 
     async def _unload(self, request: Request) -> dict[str, Any]:
         self._lifecycle.check_control()
+        _log.info("%s: an unload is asked for", request.name[:200])
         return {"unloaded": await self._lifecycle.unload(request.name)}
 
     async def _reload(self, _: Request) -> dict[str, Any]:

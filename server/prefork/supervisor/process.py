@@ -123,7 +123,9 @@ class InstanceProcess:
             self.is_ready = True
             return card
         if self.ended.done():
-            raise LoadFailed(f"its process (pid {self.pid}) {self.ended.result().words} while it was loading")
+            raise LoadFailed(
+                f"its process (pid {self.pid}) {self.ended.result().words} while it was loading{self._last_line()}"
+            )
         self.tell("stacks")
         raise LoadFailed(f"loading has taken more than {seconds:g} s")
 
@@ -170,6 +172,9 @@ class InstanceProcess:
         if not self.ended.done() and seconds > 0:
             await asyncio.wait({self.ended}, timeout=seconds)
         return self.ended.done()
+
+    def _last_line(self) -> str:
+        return f": {self._tail[-1]}" if self._tail else ""
 
     def _heard(self, event: Event) -> None:
         if event.event == "ready" and event.card is not None:

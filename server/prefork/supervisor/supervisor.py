@@ -55,6 +55,8 @@ class Supervisor:
             self._tasks.append(asyncio.ensure_future(self._lifecycle.follow()))
         await self._until_the_end()
         await self._end()
+        # The loop gives TERM its own meaning back when it closes: one that comes then must not look like a crash.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         os.close(lock)
 
     async def _until_the_end(self) -> None:
