@@ -16,7 +16,6 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,25 +31,29 @@ HUPS = 3
 MOST = 3.0
 """How many times the p99 of the run without recycling the slowest request of the other one may take."""
 
-_LATE = ("-p", "leak=5", "-p", "keep=0")
-_FORGETFUL, _LEAKING = _LATE, ("-p", "leak=5", "-p", "keep=1", "--max-worker-memory", "500M")
+FORGETFUL = ("-p", "leak=5")
+LEAKING = (*FORGETFUL, "-p", "keep=true", "--max-worker-memory", "400M")
 
 
 @dataclass
 class Seen:
-    """What the clients saw: seconds a request, and what failed, by kind."""
+    """What the clients saw: of each request how long it took and when it was due, both in seconds; what failed, by kind.
 
-    times: list[float] = field(default_factory=list)
+    replaced: the workers that were told to go.
+    """
+
+    requests: list[tuple[float, float]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
-    slowest: list[tuple[float, float]] = field(default_factory=list)
     replaced: int = 0
 
     @property
-    def resets(self) -> int:
-        return self.failures["reset"]
+    def slowest(self) -> float:
+        """Seconds."""
+        return max(taken for taken, _ in self.requests)
 
     def percentile(self, number: int) -> float:
-        return statistics.quantiles(self.times, n=100)[number - 1]
+        """Seconds."""
+        return statistics.quantiles([taken for taken, _ in self.requests], n=100)[number - 1]
 
 
 class Client(threading.Thread):
@@ -59,11 +62,11 @@ class Client(threading.Thread):
     def __init__(self, up: Running, seen: Seen, first: float, period: float, end: float, *, keeps: bool) -> None:
         super().__init__(daemon=True)
         self._up, self._seen, self._keeps = up, seen, keeps
-        self._first, self._period, self._end = first, period, end
+        self._begun, self._period, self._end = first, period, end
         self._line: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
-        due = self._first
+        due = self._begun
         while due < self._end:
             time.sleep(max(0.0, due - time.monotonic()))
             try:
@@ -72,9 +75,7 @@ class Client(threading.Thread):
                 self._fail("reset")
             except OSError as error:
                 self._fail(type(error).__name__)
-            taken = time.monotonic() - due
-            self._seen.times.append(taken)
-            self._seen.slowest.append((taken, due))
+            self._seen.requests.append((time.monotonic() - due, due))
             due += self._period
 
     def _ask(self) -> None:
@@ -122,7 +123,7 @@ def watch(up: Running, rate: float, seconds: float, hups: int = 0) -> Seen:
     for each in clients:
         each.join()
     seen.replaced = _replaced(up)
-    seen.slowest = [(taken, due - begun) for taken, due in sorted(seen.slowest, reverse=True)[:5]]
+    seen.requests = [(taken, due - begun) for taken, due in seen.requests]
     return seen
 
 
@@ -135,47 +136,69 @@ def _replaced(up: Running) -> int:
     return sum(int(float(row.split()[-1])) for row in page.splitlines() if row.startswith("prefork_recycles_total"))
 
 
-def server(name: str, *flags: str) -> Server:
-    return servers.prefork(name, "Slow", *flags, workers=WORKERS)
+@dataclass(frozen=True)
+class Run:
+    """A row: what is served, how many HUPs it gets, and the row that it is held against."""
+
+    server: Server
+    hups: int = 0
+    against: str = ""
 
 
-def runs(max_requests: int) -> dict[str, tuple[Server, int, str]]:
-    """Each row: its server, how many HUPs, and the row that it is held against."""
-    quiet, forgetful = "no recycling", "no recycling, 5 MB a request taken and given back"
+def runs(max_requests: int) -> dict[str, Run]:
+    """The rows by their names: each run without recycling, and behind it the one with."""
+    quiet, forgetful = "no recycling", "no recycling, 5 MB a request are taken and given back"
     return {
-        quiet: (server("quiet"), 0, ""),
-        f"`max_requests` {max_requests}, HUP {HUPS} times": (
-            server("requests", "--max-requests", str(max_requests)),
-            HUPS,
-            quiet,
+        quiet: Run(_server("quiet")),
+        f"`max_requests` {max_requests}, HUP {HUPS} times": Run(
+            _server("requests", "--max-requests", str(max_requests)), HUPS, quiet
         ),
-        forgetful: (server("forgetful", *_FORGETFUL), 0, ""),
-        "5 MB a request leaked, `max_worker_memory` 500M": (server("leaking", *_LEAKING), 0, forgetful),
+        forgetful: Run(_server("forgetful", *FORGETFUL)),
+        "`max_worker_memory` 400M, 5 MB a request leak": Run(_server("leaking", *LEAKING), 0, forgetful),
     }
 
 
+def _server(name: str, *flags: str) -> Server:
+    return servers.prefork(name, "Slow", *flags, workers=WORKERS)
+
+
 def measure(rate: float, seconds: float, max_requests: int, only: str = "") -> str:
-    """All rows, as a table."""
+    """The rows whose name holds `only` and those that they are held against, as a table."""
+    table = runs(max_requests)
+    wanted = [name for name in table if only in name]
+    wanted += [table[name].against for name in wanted]
     results: dict[str, Seen] = {}
-    rows = []
-    for name, (each, hups, against) in runs(max_requests).items():
-        if only and only not in name and not any(only in other and name == row[2] for other, row in runs(max_requests).items()):
-            continue
-        with servers.running(each) as up:
-            _settle(up)
-            seen = results[name] = watch(up, rate, seconds, hups)
-        rows.append(_row(name, seen, results.get(against)))
-        worst = ", ".join(f"{1000 * taken:.0f} ms at {at:.1f} s" for taken, at in seen.slowest)
-        print(f"  {rows[-1]}\n    failed: {dict(seen.failures)}; slowest: {worst}", flush=True)
-    head = ["", "requests", "workers replaced", "failed", "resets", "p50 ms", "p99 ms", "slowest ms", "of p99 without"]
+    for name, run in table.items():
+        if name in wanted:
+            with servers.running(run.server) as up:
+                _settle(up)
+                results[name] = watch(up, rate, seconds, run.hups)
+            _print(name, results[name])
+    rows = [_row(name, seen, results.get(table[name].against)) for name, seen in results.items()]
+    head = [
+        "",
+        "requests",
+        "workers replaced",
+        "failed",
+        "resets",
+        "p50 ms",
+        "p99 ms",
+        "slowest ms",
+        "slowest of p99 without",
+    ]
     return report.table(head, rows)
 
 
+def _print(name: str, seen: Seen) -> None:
+    worst = ", ".join(f"{1000 * taken:.0f} ms at {at:.1f} s" for taken, at in sorted(seen.requests, reverse=True)[:5])
+    failed = f"{sum(seen.failures.values())} failed {dict(seen.failures) or ''}"
+    print(f"  {name}: {seen.replaced} replaced, {failed}, p99 {1000 * seen.percentile(99):.0f} ms, {worst}", flush=True)
+
+
 def _row(name: str, seen: Seen, other: Seen | None) -> list[str]:
-    slowest = max(seen.times)
-    ratio = f"{slowest / other.percentile(99):.1f} (goal: under {MOST:g})" if other else "-"
-    figures = [1000 * each for each in (seen.percentile(50), seen.percentile(99), slowest)]
-    counts = (len(seen.times), seen.replaced, sum(seen.failures.values()), seen.resets)
+    ratio = f"{seen.slowest / other.percentile(99):.1f} (goal: under {MOST:g})" if other else ""
+    figures = [1000 * each for each in (seen.percentile(50), seen.percentile(99), seen.slowest)]
+    counts = (len(seen.requests), seen.replaced, sum(seen.failures.values()), seen.failures["reset"])
     return [name, *(f"{each:,}" for each in counts), *(f"{each:.0f}" for each in figures), ratio]
 
 
@@ -201,10 +224,12 @@ def _ready(up: Running) -> int:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recycle", description=__doc__)
-    parser.add_argument("--rate", type=float, default=40.0, help="requests a second, in all")
+    parser.add_argument("--rate", type=float, default=30.0, help="requests a second, in all")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of one run")
     parser.add_argument("--max-requests", type=int, default=200)
-    parser.add_argument("--only", default="", help="the rows whose name holds this, and those they are held against; writes no page")
+    parser.add_argument(
+        "--only", default="", help="the rows whose name holds this, and those they are held against; writes no page"
+    )
     chosen = parser.parse_args()
     text = measure(chosen.rate, chosen.seconds, chosen.max_requests, chosen.only)
     how = f"{chosen.rate:g} requests a second for {chosen.seconds:g} s, `load()` of 3 s, `predict` of 20 ms, {WORKERS} workers."

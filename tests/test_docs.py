@@ -281,7 +281,7 @@ def test_flags_exist():
     """Every flag that a page names is one of Prefork's commands' own."""
     options = {
         name.replace("_", "-")
-        for group in (cli.cli, cli.cli.commands["workers"], {"": microservice.command})
+        for group in (cli.cli, cli.cli.commands["workers"], cli.cli.commands["models"], {"": microservice.command})
         for command in getattr(group, "commands", group).values()
         for option in command.params
         for name in (*option.opts, *option.secondary_opts)

@@ -16,8 +16,8 @@ from prefork.testing import Client
 from vectors import same_json
 
 VECTORS = Path(__file__).parent / "vectors"
-OTHER_PARTS = ("/config", "/stats", "/v2/repository", "/v2/logging", "/trace/")
-"""Paths of Triton's that need a repository, a configuration or statistics."""
+OTHER_PARTS = ("/config", "/stats", "/v2/repository/index", "/v2/logging", "/trace/")
+"""Paths whose answers need Triton's own repository; tests/test_repository_triton.py reads its configurations."""
 
 
 def lines(name: str) -> list[dict[str, Any]]:

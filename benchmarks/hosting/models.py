@@ -43,15 +43,17 @@ class Model:
 """
 
 MORTAL = """
-import os, signal
+import ctypes, os, signal
 
 class Model:
     def predict(self, X, names):
         how = int(X[0][0])
         if how == 1:
             os._exit(7)
-        if how in (9, 11):
-            os.kill(os.getpid(), how)
+        if how == 11:
+            ctypes.string_at(0)
+        if how == 9:
+            os.kill(os.getpid(), 9)
         return X
 """
 

@@ -56,6 +56,7 @@ def orders(settings: Settings, run_dir: str, parent: int) -> Orders:
         timeout=settings.timeout,
         metadata=settings.model_metadata,
         image=settings.unit_image,
+        said=settings.thread_variables,
         log_level=settings.log_level,
     )
 

@@ -219,6 +219,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
 
     streams: an answer may have several parts, so that only the streaming endpoints can carry it.
     raw: the methods whose hook wants the protocol's message as it was sent (`predict_raw` and its like).
+    labels: of an output's classes, by its name. max_rows: that a request may have along the first axis of its inputs; 0 is any number.
     """
 
     name: str
@@ -228,3 +229,5 @@ class ModelSpec(msgspec.Struct, frozen=True):
     outputs: tuple[TensorSpec, ...] | None = None
     streams: bool = False
     raw: frozenset[str] = frozenset()
+    labels: dict[str, tuple[str, ...]] = {}
+    max_rows: int = 0

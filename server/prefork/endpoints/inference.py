@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from prefork.catalogue import Served
 from prefork.endpoints.site import Call, Site, forward
+from prefork.errors import BadRequest
 from prefork.http import Request, Response
-from prefork.payload import Payload
+from prefork.payload import Kind, ModelSpec, Payload
 from prefork.protocols import generate, sse, timeouts, v2
 
 
@@ -34,6 +35,8 @@ def infer(site: Site, request: Request) -> Call:
     instance = served(site, request).instance
     spec = instance.spec
     payload, wanted = v2.decode(request, spec, max_depth=site.settings.max_depth)
+    if spec.max_rows:
+        _check_rows(payload, spec)
     forward(site, request, payload)
     timeout = timeouts.seconds(payload.parameters, spec) if payload.parameters else None
     return Call(instance, payload, lambda answer: v2.encode(answer, wanted, spec, site.settings.nan), timeout=timeout)
@@ -51,6 +54,13 @@ def generate_stream(site: Site, request: Request) -> Call:
     call, encode = _generated(site, request)
     call.event = lambda answer: sse.event(encode(answer))
     return call
+
+
+def _check_rows(payload: Payload, spec: ModelSpec) -> None:
+    """Raise BadRequest for a request of more rows than the model takes at once. The words are Triton's."""
+    for array in payload.value.values() if payload.kind is Kind.TENSORS else ():
+        if array.ndim and array.shape[0] > spec.max_rows:
+            raise BadRequest(f"inference request batch-size must be <= {spec.max_rows} for '{spec.name}'")
 
 
 def _generated(site: Site, request: Request) -> tuple[Call, Callable[[Payload], bytes]]:

@@ -18,15 +18,16 @@ import numpy as np
 from prefork.errors import BadAnswer
 from prefork.payload import NoMeta
 
-DATETIME, DATE, TIME, UUID, STAMP = range(5)
-"""How a time, or a UUID, says what it is; a STAMP is a date of a class of its own, like a pandas Timestamp."""
+DATETIME, DATE, TIME, UUID, STAMP, RANGE = range(6)
+"""What a value that crosses as its text is; a STAMP is a date of a class of its own, like a pandas Timestamp."""
 
 _EXACT = {dt.datetime: DATETIME, dt.date: DATE, dt.time: TIME}
-_READ = {
+_READ: dict[int, Callable[[str], Any]] = {
     DATETIME: dt.datetime.fromisoformat,
     DATE: dt.date.fromisoformat,
     TIME: dt.time.fromisoformat,
     UUID: uuid.UUID,
+    RANGE: lambda text: range(*map(int, text.split())),
 }
 
 
@@ -54,18 +55,20 @@ class Stamp(dt.date):
         return hash(self._text)
 
 
-def moment(value: Any) -> tuple[int, str] | None:
-    """A time or a UUID as `read_moment` takes it; None for anything else."""
+def as_text(value: Any) -> tuple[int, str] | None:
+    """A time, a UUID or a range as `from_text` takes it; None for anything else."""
     code = _EXACT.get(type(value))
     if code is not None:
         return code, value.isoformat()
     if type(value) is uuid.UUID:
         return UUID, str(value)
+    if type(value) is range:
+        return RANGE, f"{value.start} {value.stop} {value.step}"
     return (STAMP, value.isoformat()) if isinstance(value, dt.date) else None
 
 
-def read_moment(code: int, text: str) -> Any:
-    """The time or UUID. Raises ValueError, KeyError or TypeError for what is none."""
+def from_text(code: int, text: str) -> Any:
+    """What `as_text` was given. Raises ValueError, KeyError or TypeError for what is none."""
     return Stamp.of(str(text)) if code == STAMP else _READ[code](text)
 
 
@@ -102,7 +105,9 @@ def plainer_key(key: Any) -> Any:
 
 def enumerated(value: Any) -> enum.Enum:
     """An enum's member of that value."""
-    return next(iter(enum.Enum("Enum", {"value_": value})))  # type: ignore[misc]
+    made: Any = enum.Enum
+    found: enum.Enum = next(iter(made("Enum", {"value_": value})))
+    return found
 
 
 def refused(value: Any) -> BadAnswer:

@@ -6,7 +6,7 @@ Extension types of the msgpack; what they hold is msgpack again:
     2  array of objects: [shape, place, bytes]; there its elements stand as one msgpack list
     3  numpy scalar: [dtype, bytes]
     4  whole number beyond 64 bits: its decimal text
-    5  time, date or UUID: [which, text]
+    5  time, date, UUID or range: [which, text]
     6  member of an enum: its value
     7  text that is no UTF-8: its bytes, surrogates as they are
     8  dict with a key that is one of these: a list of its pairs
@@ -27,7 +27,7 @@ from prefork.errors import BadAnswer
 from prefork.frames import foreign
 from prefork.frames.layout import BadFrame, padded
 
-_ARRAY, _OBJECTS, _SCALAR, _BIG, _MOMENT, _ENUM, _TEXT, _PAIRS = range(1, 9)
+_ARRAY, _OBJECTS, _SCALAR, _BIG, _NAMED_TEXT, _ENUM, _TEXT, _PAIRS = range(1, 9)
 _PLAIN = re.compile(r"[<>|=]?(?:[biufcSU]\d{1,10}|\?|[mM]8(?:\[[\w/]{1,20}\])?)")
 _NAMED = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 """Dtypes of extensions of numpy's, which are there once the extension is imported."""
@@ -93,8 +93,8 @@ class Writer:
             return self._scalar(value)
         if foreign.is_missing(value):
             return None
-        moment = foreign.moment(value)
-        return self._plain(foreign.plainer(value)) if moment is None else _Ext(_MOMENT, encoded(moment))
+        text = foreign.as_text(value)
+        return self._plain(foreign.plainer(value)) if text is None else _Ext(_NAMED_TEXT, encoded(text))
 
     def _scalar(self, value: np.generic) -> Any:
         if _name(value.dtype) is None:
@@ -142,16 +142,6 @@ class Reader:
     def __init__(self, buffers: memoryview) -> None:
         self._buffers = buffers
         self._seen: set[int] = set()
-        self._read: dict[int, Callable[[memoryview], Any]] = {
-            _ARRAY: self._array,
-            _OBJECTS: self._objects,
-            _ENUM: self._enum,
-            _PAIRS: self._pairs,
-            _SCALAR: _scalar,
-            _BIG: _big,
-            _MOMENT: _moment,
-            _TEXT: _text,
-        }
 
     def value(self, head: Buffer) -> Any:
         """What `Writer.value` was given."""
@@ -163,10 +153,10 @@ class Reader:
             raise BadFrame(f"the frame holds no value: {type(error).__name__}: {error}") from None
 
     def _special(self, code: int, data: memoryview) -> Any:
-        read = self._read.get(code)
+        read = _READ.get(code)
         if read is None:
             raise BadFrame(f"the extension {code} is not known")
-        return read(data)
+        return read(self, data)
 
     def _array(self, data: memoryview) -> np.ndarray[Any, Any]:
         name, shape, at, size = _decode(data)
@@ -220,22 +210,22 @@ def _mapped(pairs: list[tuple[Any, Any]]) -> Any:
     return dict(pairs)
 
 
-def _moment(data: memoryview) -> Any:
-    return foreign.read_moment(*_decode(data))
+def _named_text(_reader: Reader, data: memoryview) -> Any:
+    return foreign.from_text(*_decode(data))
 
 
-def _text(data: memoryview) -> str:
+def _text(_reader: Reader, data: memoryview) -> str:
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
-def _big(data: memoryview) -> int:
+def _big(_reader: Reader, data: memoryview) -> int:
     digits = bytes(data)
     if len(digits) > _MOST_DIGITS:
         raise BadFrame("a number of so many digits is refused")
     return int(digits)
 
 
-def _scalar(data: memoryview) -> Any:
+def _scalar(_reader: Reader, data: memoryview) -> Any:
     name, raw = _decode(data)
     dtype = _dtype(name)
     if len(raw) != dtype.itemsize:
@@ -265,3 +255,15 @@ def _count(shape: list[int]) -> int:
     for each in shape:
         count *= each
     return count
+
+
+_READ: dict[int, Callable[[Reader, memoryview], Any]] = {
+    _ARRAY: Reader._array,  # noqa: SLF001 - its own module
+    _OBJECTS: Reader._objects,  # noqa: SLF001
+    _ENUM: Reader._enum,  # noqa: SLF001
+    _PAIRS: Reader._pairs,  # noqa: SLF001
+    _SCALAR: _scalar,
+    _BIG: _big,
+    _NAMED_TEXT: _named_text,
+    _TEXT: _text,
+}

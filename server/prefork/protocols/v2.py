@@ -307,7 +307,7 @@ def _output(wanted: WantedOutput, array: Array, spec: ModelSpec, tail: list[Buff
     name = wanted.name
     datatype = outputs.datatype(name, array, _declared(spec.outputs, name) if spec.outputs else None)
     if wanted.classes:
-        array, datatype = classify(name, array, datatype, wanted.classes), "BYTES"
+        array, datatype = classify(name, array, datatype, wanted.classes, spec.labels.get(name, ())), "BYTES"
     shown: dict[str, Any] = {"name": name, "datatype": datatype, "shape": array.shape}
     if not wanted.binary:
         if datatype in ("FP16", "BF16"):

@@ -83,6 +83,8 @@ def _declared(spec: ModelSpec, charge: Charge) -> ModelSpec:
         outputs=config.outputs or spec.outputs,
         platform=config.platform,
         streams=spec.streams or config.decoupled,
+        labels=config.labels,
+        max_rows=config.max_rows,
     )
 
 

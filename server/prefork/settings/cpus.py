@@ -26,6 +26,11 @@ def available(root: str | Path = "/", cores: int | None = None) -> float:
     return min(most, quota) if quota else most
 
 
+def said(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The thread-count variables that are set, by whoever has started this process."""
+    return tuple(name for name in ("OMP_NUM_THREADS", *_FOLLOW_OMP, *_OWN) if name in environ)
+
+
 def affinity() -> int:
     """The CPUs that the scheduler may put this process on."""
     if hasattr(os, "sched_getaffinity"):

@@ -65,6 +65,7 @@ def load(
     own = {name: Given(f"{name}: ", value) for name, value in (defaults or {}).items()}
     values = {name: given.read(known[name]) for name, given in ChainMap(*layers, own).items()}
     values["parameters"] = derived.parameters(values.get("parameters", {}), layers, assignments)
+    values["thread_variables"] = cpus.said(environ)
     values["notes"] = tuple(sources.unread(environ, known))
     return Settings(**derived.settle(values, layers, environ, Path(root)))
 

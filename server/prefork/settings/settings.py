@@ -17,7 +17,8 @@ from prefork.settings.setting import About, either, segment, size, version_label
 class Settings(Recycling, frozen=True, kw_only=True):
     """What the server was told. Durations are seconds, sizes are bytes.
 
-    `notes` is no setting: sentences for the log about what was said and has no effect.
+    `notes` is no setting: sentences for the log about what was said and has no effect. Nor is `thread_variables`: the names of the
+    thread-count variables that the operator has set.
     """
 
     model: Annotated[
@@ -380,3 +381,4 @@ class Settings(Recycling, frozen=True, kw_only=True):
         ),
     ] = ""
     notes: tuple[str, ...] = ()
+    thread_variables: tuple[str, ...] = ()

@@ -123,6 +123,10 @@ class Shelves:
         if name in self._singles.names():
             return self._singles.find(name, override)
         found = self._repository.find(name, override)
+        if any(each.config.host == "worker" for each in found.versions.values()):
+            raise RepositoryError(
+                f"model '{name}': host: worker is for a server of one class; a repository's models have processes of their own"
+            )
         versions = tuple(
             Version(
                 name=name,
