@@ -36,7 +36,8 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports --no-logo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal -m "not alone" --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m alone --cov --cov-append --cov-report=term $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was chosen
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

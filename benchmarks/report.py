@@ -18,11 +18,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PACKAGES = ("gunicorn", "gunicorn-h1c", "uvloop", "flask", "numpy", "orjson", "pysimdjson", "msgspec")
 
 
-def write(name: str, text: str, path: Path = PAGE) -> None:
+def write(name: str, text: str, page: Path | None = None) -> None:
     """Replace what stands between the markers of that name in a page; raises KeyError where it has none."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    page = path.read_text(encoding="utf-8")
-    head, found, rest = page.partition(begin)
+    path = page or PAGE
+    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, closed, tail = rest.partition(end)
     if not (found and closed):
         raise KeyError(f"{path} has no markers for {name}")

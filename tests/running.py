@@ -10,7 +10,8 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -19,10 +20,17 @@ SOURCE = Path(__file__).parents[1] / "server"
 DEADLINE = 60.0
 
 
+_PORTS = count(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) * 2000 + os.getpid() % 1000)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody has, of a range that is this test process's own and that the kernel gives to no client."""
+    while True:
+        port = 10_000 + next(_PORTS) % 20_000
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:

@@ -200,6 +200,7 @@ def largest_share(clients, workers):
     return max(Counter(pid for _, pid in clients).values()) * workers / len(clients)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
 @pytest.mark.parametrize("workers", [2, 4])
 def test_kept_connections_fall_evenly(tmp_path, workers, worker_class):
@@ -217,6 +218,7 @@ def test_kept_connections_fall_evenly(tmp_path, workers, worker_class):
             close(clients, server)
 
 
+@pytest.mark.alone
 def test_a_worker_that_is_busy_with_its_model_keeps_nobody_out(tmp_path):
     """While one worker's loop is blocked by its model, connections go to the other, and to both again afterwards."""
     with Watched(tmp_path, workers=2) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -119,8 +120,11 @@ def test_arrays_are_predicted_to_be_shared_and_objects_are_not(tmp_path):
     assert 10 << 20 < found(tmp_path, source)["preload"]["objects"] < 30 << 20
 
 
-def test_the_objects_of_this_process_are_counted():
+def test_the_objects_of_this_process_are_counted(request):
     """The interpreter's own count grows by what small objects take, and not by an array."""
+    gc.collect()
+    gc.disable()
+    request.addfinalizer(gc.enable)
     before = memory.measured()
     kept = [[float(number)] for number in range(50_000)]
     array = np.ones(8 << 20)  # over every threshold below which malloc would take room that it already has

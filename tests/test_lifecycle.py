@@ -360,6 +360,12 @@ def test_jitter_alone_replaces_nobody(served):
     assert "leaves" not in server.log
 
 
+def sleeps(pid):
+    """How often a process has gone to sleep of its own accord: once more when it has dealt with a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def test_ttin_and_ttou_change_the_number_of_workers(served):
     """TTIN adds a worker, TTOU takes one away, and the last one stays."""
     server = served().ready()
@@ -368,7 +374,9 @@ def test_ttin_and_ttou_change_the_number_of_workers(served):
     for left in (2, 1):
         server.send(signal.SIGTTOU)
         until(lambda left=left: len(server.workers) == left)
+    before = sleeps(server.pid)
     server.send(signal.SIGTTOU)
+    until(lambda: sleeps(server.pid) > before)  # of two signals that wait the kernel gives the other one first
     server.send(signal.SIGTTIN)
     until(lambda: len(server.workers) == 2)
     assert server.stop() == 0

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from running import free_port
+
 HERE = Path(__file__).parent
 PROBE = HERE / "probe.py"
 DEADLINE = 20.0
@@ -26,12 +28,6 @@ def until(condition, what="it", seconds=DEADLINE):
             return value
         time.sleep(0.01)
     raise AssertionError(f"waited {seconds} s in vain for {what}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def stat(pid):

@@ -4,7 +4,7 @@ import time
 
 
 class Slow:
-    def __init__(self, leak=0, keep=False):
+    def __init__(self, leak=0, *, keep=False):
         self._leak = leak << 20
         self._keep = keep
         self._kept = []

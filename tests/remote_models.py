@@ -1,0 +1,158 @@
+"""Models for what only a process of its own has to stand."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+
+from prefork import Sender
+
+
+class Worker:
+    """Does what the text says; X of anything else is answered as it is."""
+
+    count = 0
+
+    def predict(self, X, names, meta=None):
+        if not isinstance(X, str):
+            return X
+        what, _, argument = X.partition(" ")
+        return getattr(self, what)(argument, meta)
+
+    def hold(self, _argument, meta):
+        while not meta["cancelled"]():
+            time.sleep(0.005)
+        return "released"
+
+    def hang(self, _argument, _meta):
+        threading.Event().wait()
+
+    def count_up(self, _argument, _meta):
+        self.count += 1
+        return str(self.count)
+
+    def counted(self, _argument, _meta):
+        return str(self.count)
+
+    def die(self, argument, _meta):
+        if argument == "exit":
+            os._exit(9)
+        os.kill(os.getpid(), int(argument))
+
+    def child(self, _argument, _meta):
+        child = multiprocessing.get_context("fork").Process(target=signal.pause)
+        child.start()
+        child.terminate()
+        child.join(20)
+        code = child.exitcode
+        if code is None:
+            child.kill()
+        return str(code)
+
+    def ignored(self, _argument, _meta):
+        return ",".join(str(int(signal.getsignal(each) == signal.SIG_IGN)) for each in (signal.SIGTERM, signal.SIGINT))
+
+    def allocate(self, argument, _meta):
+        return str(np.ones(int(argument), np.uint8).size)
+
+    def raise_base(self, _argument, _meta):
+        raise asyncio.CancelledError
+
+    def large(self, argument, _meta):
+        return np.zeros(int(argument), np.uint8)
+
+    def where(self, _argument, _meta):
+        return os.getcwd()
+
+    def mapped(self, _argument, _meta):
+        with open("/proc/self/maps") as maps:
+            return str(sum("memfd:prefork" in line for line in maps))
+
+
+class AsyncWorker:
+    """The loop that it was first asked on is the one that it is asked on."""
+
+    loop = None
+
+    async def predict(self, X, names, meta=None):
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+        assert self.loop is asyncio.get_running_loop()
+        return X
+
+    def example(self):
+        return np.ones(3)
+
+
+class Trickle:
+    """Returns a stream without saying so; the second part comes when the file that X names is there."""
+
+    def predict(self, X, names):
+        return self.parts(X)
+
+    def parts(self, path):
+        yield "first"
+        while not os.path.exists(path):
+            time.sleep(0.005)
+        yield "second"
+
+
+class AsyncTrickle:
+    async def predict(self, X, names):
+        return self.parts(X)
+
+    async def parts(self, path):
+        yield "first"
+        while not os.path.exists(path):
+            await asyncio.sleep(0.005)
+        yield "second"
+
+
+class Keeping:
+    """Sends one part and keeps the sender."""
+
+    kept = []
+
+    def predict(self, text: str, sender: Sender) -> None:
+        sender.send({"text": text})
+        self.kept.append(sender)
+
+
+class Half:
+    """Typed: a float16."""
+
+    seen = []
+
+    def predict(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+        self.seen.append(x.dtype.name + "," + y.dtype.name)
+        return {"seen": np.array(self.seen)}
+
+
+class Sized:
+    """Batched."""
+
+    def predict(self, X, names):
+        if (X == -1).any():
+            raise ValueError("minus one")
+        return X
+
+
+class Broken:
+    def load(self):
+        raise RuntimeError("no weights")
+
+
+class Leaves:
+    def __init__(self):
+        raise SystemExit(5)
+
+
+class Greedy:
+    def load(self):
+        self.weights = np.ones(1 << 32, np.uint8)

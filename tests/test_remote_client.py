@@ -1,0 +1,257 @@
+"""The worker's end, over against processes that go, refuse, or say nonsense at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+
+from instance_process import InstanceProcess
+from prefork.errors import DeadlineExceeded, PayloadTooLarge, PreforkError, Unavailable
+from prefork.frames.codec import encode_answer
+from prefork.frames.layout import ANSWER, LAST, PREFIX
+from prefork.payload import Kind, ModelSpec, Payload
+from prefork.remote import Card, RemoteInstance
+from prefork.remote.talk import was_read
+from running import wait_until
+
+CARD = Card(spec=ModelSpec("m"), described=ModelSpec("m"))
+ANSWERED = encode_answer(Payload(Kind.TEXT, "well")).whole(LAST)
+MOST = 1 << 20
+
+
+@pytest.fixture(params=["thread", "loop"])
+def ask(request):
+    """Asks an instance and gives the answers' values: on a thread, or on an event loop."""
+
+    def on_thread(instance, asked):
+        return [answer.value for answer in instance.infer(asked)]
+
+    async def on_loop(instance, asked):
+        async with aclosing(instance.infer_async(asked)) as answers:
+            return [answer.value async for answer in answers]
+
+    if request.param == "thread":
+        return on_thread
+    return lambda instance, asked: asyncio.run(on_loop(instance, asked))
+
+
+class Far:
+    """The far end, which does for each connection what it is told to. seen: how many there were."""
+
+    def __init__(self, path, *acts):
+        self.path = str(path)
+        self.seen = 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(16)
+        self.thread = threading.Thread(target=self._run, args=(acts,))
+        self.thread.start()
+
+    def _run(self, acts):
+        for act in acts:
+            sock, _ = self.listener.accept()
+            with sock:
+                self.seen += 1
+                act(sock)
+
+    def instance(self, **more):
+        return RemoteInstance(lambda _level: self.path, CARD, **more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.thread.join(30)
+        self.listener.close()
+
+
+def unread(sock):
+    """Go without having read anything."""
+    sock.recv(1, socket.MSG_PEEK)
+
+
+def read(sock):
+    """Read the request, and go."""
+    sock.recv(MOST)
+
+
+def answer(sock):
+    """Read the request and answer it."""
+    sock.recv(MOST)
+    sock.sendall(ANSWERED)
+
+
+def saying(data):
+    """Read the request and say that."""
+
+    def act(sock):
+        sock.recv(MOST)
+        sock.sendall(data)
+
+    return act
+
+
+def test_never_asked(tmp_path, ask):
+    """A request that the other side has not read is sent again, since no model can have seen it."""
+    with Far(tmp_path / "s", unread, unread, answer) as far:
+        assert ask(far.instance(), Payload(Kind.TEXT, "x")) == ["well"]
+    assert far.seen == 3
+
+
+def test_never_asked_for_ever(tmp_path, ask):
+    """But not for ever: after three times it is a 503 that says when to come back."""
+    with Far(tmp_path / "s", unread, unread, unread) as far, pytest.raises(Unavailable) as caught:
+        ask(far.instance(), Payload(Kind.TEXT, "x"))
+    assert caught.value.headers == (("Retry-After", "1"),)
+
+
+def test_lost(tmp_path, ask):
+    """One that was read is never sent again when its process goes: a 503 at once."""
+    with Far(tmp_path / "s", read) as far, pytest.raises(Unavailable, match="has lost the process"):
+        ask(far.instance(), Payload(Kind.TEXT, "x"))
+    assert far.seen == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense" * 10,
+        ANSWERED[:-1],
+        PREFIX.pack(ANSWER, 0, 0, 0, 1 << 60),
+        PREFIX.pack(1, 0, 0, 0, 0),
+        PREFIX.pack(4, 0, 0, 0, 0),
+    ],
+    ids=["no frame", "half", "too large", "a request", "an error of nothing"],
+)
+def test_nonsense(tmp_path, ask, data):
+    """What is no answer is as good as none."""
+    with Far(tmp_path / "s", saying(data)) as far, pytest.raises(Unavailable, match="has lost the process"):
+        ask(far.instance(), Payload(Kind.TEXT, "x"))
+
+
+def test_no_payload(tmp_path, ask):
+    """A frame whose content is no answer is an error that says so."""
+    data = PREFIX.pack(ANSWER, LAST, 0, 1, 0) + b"\x01"
+    with Far(tmp_path / "s", saying(data)) as far, pytest.raises(PreforkError, match="sent what is no answer"):
+        ask(far.instance(), Payload(Kind.TEXT, "x"))
+
+
+def test_no_arena(tmp_path, ask):
+    """Nor may an answer lie in memory that was not lent."""
+    data = encode_answer(Payload(Kind.TENSOR, np.ones(3))).beside(LAST)
+    with Far(tmp_path / "s", saying(data)) as far, pytest.raises(PreforkError, match="there is no arena"):
+        ask(far.instance(), Payload(Kind.TEXT, "x"))
+
+
+def test_moved(tmp_path, ask):
+    """Where nobody listens any more the address is asked for again."""
+    paths = [str(tmp_path / "gone"), str(tmp_path / "closed"), str(tmp_path / "s")]
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(paths[1])
+    with Far(tmp_path / "s", answer):
+        instance = RemoteInstance(lambda _level: paths.pop(0), CARD)
+        assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+
+
+def test_long_path(tmp_path, ask, monkeypatch):
+    """A socket's path may be longer than the kernel takes."""
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with Far("s", answer):
+        instance = RemoteInstance(lambda _level: str(folder / "s"), CARD)
+        assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+
+
+def test_full(tmp_path, ask):
+    """When as many wait as may, one more is refused at once."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen(0)
+        first.connect(str(tmp_path / "s"))
+        instance = RemoteInstance(lambda _level: str(tmp_path / "s"), CARD)
+        with pytest.raises(Unavailable, match="max_queue") as caught:
+            ask(instance, Payload(Kind.TEXT, "x"))
+    assert caught.value.headers == (("Retry-After", "1"),)
+
+
+def test_deadline(tmp_path):
+    """A request whose time is up is a 504 where the model had it, and a 503 where it still waited."""
+    gate = threading.Event()
+
+    def hold(sock):
+        sock.recv(MOST)
+        gate.wait(30)
+
+    with Far(tmp_path / "s", hold) as far:
+        instance = far.instance()
+        asked = Payload(Kind.TEXT, "x", deadline=time.monotonic() + 0.2)
+        with pytest.raises(DeadlineExceeded):
+            list(instance.infer(asked))
+        assert asked.begun
+        waiting = Payload(Kind.TEXT, "x", deadline=time.monotonic() + 0.05)
+        with pytest.raises(Unavailable, match="before the model was free"):
+            list(instance.infer(waiting))
+        assert not waiting.begun
+        gate.set()
+
+
+def test_given_up_on_a_loop(tmp_path):
+    """A request that is given up on an event loop hangs up, and is told whether the model had begun."""
+    heard = []
+
+    def hold(sock):
+        sock.recv(MOST)
+        heard.append(sock.recv(1))
+
+    with Far(tmp_path / "s", hold) as far:
+        asked = Payload(Kind.TEXT, "x")
+
+        async def give_up():
+            answers = far.instance().infer_async(asked)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(answers), 0.2)
+
+        asyncio.run(give_up())
+        assert asked.begun
+        wait_until(lambda: heard == [b""], "the other side to hear it")
+
+
+def test_was_read():
+    """The kernel says whether the other side has read all that was sent."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"xyz")
+        assert not was_read(ours)
+        theirs.recv(3)
+        assert was_read(ours)
+
+
+@pytest.mark.parametrize("size", [50_000, 3_000_000], ids=["through the socket", "in an arena"])
+def test_too_large(ask, size):
+    """A request over the process's limit is a 413 that says so, though nobody has read it to its end."""
+    with InstanceProcess("remote_models:Worker", more={"max_frame": 10_000}) as process:
+        instance = process.serve().instance()
+        if size > 100_000:
+            instance._arenas._most = 0  # as if all that may be lent were
+        with pytest.raises(PayloadTooLarge, match="over the limit of 10000"):
+            ask(instance, Payload(Kind.TENSOR, np.zeros(size, np.uint8)))
+        with pytest.raises(PayloadTooLarge):
+            ask(instance, Payload(Kind.TENSOR, np.zeros(size, np.uint8)))
+
+
+def test_large_through_the_socket(ask):
+    """Large requests and answers go through the socket where no arena is to be had."""
+    with InstanceProcess("remote_models:Worker") as process:
+        instance = process.serve().instance()
+        instance._arenas._most = 0
+        array = np.arange(1_000_000)
+        (found,) = ask(instance, Payload(Kind.TENSOR, array))
+        assert np.array_equal(found, array)
+        assert not instance._arenas._kept
