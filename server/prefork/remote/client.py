@@ -43,6 +43,8 @@ class RemoteInstance:
     """
 
     is_async = True
+    tells_cost = True
+    """Whether each answer has its cost."""
 
     def __init__(self, address: Callable[[int], str], card: Card, most: int = 1 << 32) -> None:
         self._address = address

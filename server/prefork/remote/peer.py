@@ -133,8 +133,14 @@ class Peer:
         self._is_begun = True
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS and len(content) >= 4:
-                self._mapping = self._mappings.of(struct.unpack("i", content[:4])[0])
+                self._map(struct.unpack("i", content[:4])[0])
         self._incoming.feed(data)
+
+    def _map(self, descriptor: int) -> None:
+        try:
+            self._mapping = self._mappings.of(descriptor)
+        except (OSError, ValueError) as error:
+            raise BadFrame(f"the descriptor is no arena: {error}") from None
 
     def _decoded(self, frame: Arrived) -> Asked:
         if frame.prefix.kind != REQUEST:
