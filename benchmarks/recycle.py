@@ -25,8 +25,7 @@ from benchmarks.wires import JSON, seldon
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
 WORKERS = 2
-KEPT = 4
-FRESH = 4
+CLIENTS = 8
 HUPS = 3
 MOST = 3.0
 """How many times the p99 of the run without recycling the slowest request of the other one may take."""
@@ -57,17 +56,16 @@ class Seen:
 
 
 class Client(threading.Thread):
-    """Asks every `period` seconds, from `first` on, until `end`; on one connection while that is open, or each time on a new one."""
+    """Asks `count` times, every `period` seconds from `first` on: on one connection while that is open, or each time on a new one."""
 
-    def __init__(self, up: Running, seen: Seen, first: float, period: float, end: float, *, keeps: bool) -> None:
+    def __init__(self, up: Running, seen: Seen, first: float, period: float, count: int, *, keeps: bool) -> None:
         super().__init__(daemon=True)
         self._up, self._seen, self._keeps = up, seen, keeps
-        self._begun, self._period, self._end = first, period, end
+        self._dues = [first + number * period for number in range(count)]
         self._line: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
-        due = self._begun
-        while due < self._end:
+        for due in self._dues:
             time.sleep(max(0.0, due - time.monotonic()))
             try:
                 self._ask()
@@ -76,7 +74,6 @@ class Client(threading.Thread):
             except OSError as error:
                 self._fail(type(error).__name__)
             self._seen.requests.append((time.monotonic() - due, due))
-            due += self._period
 
     def _ask(self) -> None:
         if self._line is not None and (not self._keeps or _is_closed(self._line)):
@@ -109,11 +106,10 @@ def _is_closed(line: http.client.HTTPConnection) -> bool:
 def watch(up: Running, rate: float, seconds: float, hups: int = 0) -> Seen:
     """Ask at that rate for so long, with so many HUPs meanwhile."""
     seen = Seen()
-    count = KEPT + FRESH
     begun = time.monotonic() + 0.1
     clients = [
-        Client(up, seen, begun + number / rate, count / rate, begun + seconds, keeps=number % 2 == 0)
-        for number in range(count)
+        Client(up, seen, begun + number / rate, CLIENTS / rate, round(seconds * rate / CLIENTS), keeps=number % 2 == 0)
+        for number in range(CLIENTS)
     ]
     for each in clients:
         each.start()
@@ -224,7 +220,7 @@ def _ready(up: Running) -> int:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recycle", description=__doc__)
-    parser.add_argument("--rate", type=float, default=30.0, help="requests a second, in all")
+    parser.add_argument("--rate", type=float, default=40.0, help="requests a second, in all")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of one run")
     parser.add_argument("--max-requests", type=int, default=200)
     parser.add_argument(

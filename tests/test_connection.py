@@ -14,7 +14,7 @@ from gunicorn.http.errors import InvalidHeader
 
 from prefork.http import Response
 from prefork.processes.head import CHUNKED, head
-from running import Running, serving
+from running import Running, serving, wait_until
 
 MODEL = """
     import numpy as np
@@ -169,3 +169,25 @@ def test_headers_of_the_response_win_over_the_servers():
     own = [("Date", "then"), ("Server", "mine"), ("Connection", "close")]
     text = head((1, 1), Response(headers=own), b"content-length: 0\r\n", close=True).lower()
     assert [text.count(b"\r\n%b:" % name.lower().encode()) for name, _ in own] == [1, 1, 1]
+
+
+def test_a_connection_that_has_gone_leaves_nothing(tmp_path):
+    """However many connections have come and gone, the event loop has no task for any of them."""
+    source = """
+    import asyncio
+
+    class Model:
+        async def predict(self, X, names=None):
+            return [[len(asyncio.all_tasks())]]
+    """
+    body = {"data": {"ndarray": [[1]]}}
+    with serving(tmp_path, source, "--workers", "1") as server, server.client() as client:
+
+        def tasks() -> float:
+            return client.post("/predict", json=body).json()["data"]["ndarray"][0][0]
+
+        before = tasks()
+        for _ in range(100):
+            with server.client() as passing:
+                assert passing.get("/live").status_code == 200
+        wait_until(lambda: tasks() <= before, "the end of all tasks", 2.0)

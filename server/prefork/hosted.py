@@ -25,7 +25,7 @@ from prefork.errors import NotFound, PreforkError, Unavailable
 from prefork.remote import Card, RemoteInstance
 
 _REMEMBERED = 256
-"""Copies of models that are kept in mind; one more and the one that was asked longest ago is forgotten."""
+"""Versions of models that are kept in mind; one more and the one that was read longest ago is forgotten."""
 
 _card = msgspec.json.Decoder(Card)
 
@@ -39,13 +39,13 @@ class Hosted:
     def __init__(self, run_dir: str, wanted: str = "") -> None:
         self._root = f"{run_dir}/models/"
         self._wanted = wanted
-        self._served: OrderedDict[tuple[str, str | None, str], Served] = OrderedDict()
+        self._served: OrderedDict[tuple[str, str | None], tuple[str, Served]] = OrderedDict()
 
     def find(self, name: str, version: str | None = None) -> Served:
         """The model of that name, in the latest of its versions that are ready where none is said."""
         copy = self._copy(name, version)
-        served = self._served.get((name, version, copy))
-        return served or self._read(name, version, copy)
+        known = self._served.get((name, version))
+        return known[1] if known is not None and known[0] == copy else self._read(name, version, copy)
 
     def main(self) -> Served:
         """The only model, of which a version may not be ready at this moment."""
@@ -108,9 +108,9 @@ class Hosted:
         # Who asked for the latest is content with what is the latest when a copy has gone meanwhile.
         instance = RemoteInstance(partial(self._address, name, version), card)
         metadata = PreforkError(card.trouble) if card.trouble else card.metadata
-        served = self._served[name, version, copy] = Served(
-            instance, metadata, card.described, card.config, is_counted=True
-        )
+        served = Served(instance, metadata, card.described, card.config, is_counted=True)
+        self._served[name, version] = (copy, served)
+        self._served.move_to_end((name, version))
         while len(self._served) > _REMEMBERED:
             self._served.popitem(last=False)
         return served

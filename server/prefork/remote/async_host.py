@@ -81,7 +81,7 @@ class AsyncHost:
     def _accept(self) -> None:
         try:
             while len(self._tasks) < MOST_AT_ONCE:
-                sock = self._doors.accept()
+                sock = self._doors.take(0)
                 if sock is None:
                     return
                 self._begin(sock)

@@ -17,6 +17,7 @@ BREATH = 0.05
 """Seconds that are waited when there are no descriptors: whoever has some gives them back."""
 
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_SHUT = select.EPOLLHUP | select.EPOLLERR
 _SILENT = 10.0
 """Seconds between two lines that say so."""
 
@@ -43,7 +44,12 @@ class Doors:
 
     def take(self, seconds: float | None = None) -> socket.socket | None:
         """The next connection, if one comes within so many seconds (None: for ever) and nobody wakes this. Raises OSError."""
-        return self.accept() if self._poll.poll(seconds) else None
+        events = self._poll.poll(seconds)
+        if not events:
+            return None
+        if any(event & _SHUT for _, event in events):
+            raise OSError(errno.EINVAL, "a listening socket is shut down")
+        return self.accept()
 
     def accept(self) -> socket.socket | None:
         """A connection that waits; None when there is none. Raises OSError."""
