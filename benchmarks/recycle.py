@@ -76,7 +76,7 @@ class Client(threading.Thread):
             self._seen.requests.append((time.monotonic() - due, due))
 
     def _ask(self) -> None:
-        if self._line is not None and (not self._keeps or _is_closed(self._line)):
+        if self._line is not None and (not self._keeps or is_closed(self._line)):
             self._line.close()
             self._line = None
         if self._line is None:
@@ -98,7 +98,7 @@ class Client(threading.Thread):
             self._line = None
 
 
-def _is_closed(line: http.client.HTTPConnection) -> bool:
+def is_closed(line: http.client.HTTPConnection) -> bool:
     """Whether the server has closed a connection on which nothing is under way: what every client with a pool looks for."""
     return line.sock is None or bool(select.select([line.sock], [], [], 0)[0])
 
@@ -167,10 +167,10 @@ def measure(rate: float, seconds: float, max_requests: int, only: str = "") -> s
     for name, run in table.items():
         if name in wanted:
             with servers.running(run.server) as up:
-                _settle(up)
+                settle(up)
                 results[name] = watch(up, rate, seconds, run.hups)
             _print(name, results[name])
-    rows = [_row(name, seen, results.get(table[name].against)) for name, seen in results.items()]
+    rows = [row(name, seen, results.get(table[name].against)) for name, seen in results.items()]
     head = [
         "",
         "requests",
@@ -191,14 +191,14 @@ def _print(name: str, seen: Seen) -> None:
     print(f"  {name}: {seen.replaced} replaced, {failed}, p99 {1000 * seen.percentile(99):.0f} ms, {worst}", flush=True)
 
 
-def _row(name: str, seen: Seen, other: Seen | None) -> list[str]:
+def row(name: str, seen: Seen, other: Seen | None) -> list[str]:
     ratio = f"{seen.slowest / other.percentile(99):.1f} (goal: under {MOST:g})" if other else ""
     figures = [1000 * each for each in (seen.percentile(50), seen.percentile(99), seen.slowest)]
     counts = (len(seen.requests), seen.replaced, sum(seen.failures.values()), seen.failures["reset"])
     return [name, *(f"{each:,}" for each in counts), *(f"{each:.0f}" for each in figures), ratio]
 
 
-def _settle(up: Running) -> None:
+def settle(up: Running) -> None:
     """Wait until both workers have loaded, and have answered."""
     deadline = time.monotonic() + servers.START_LIMIT
     while _ready(up) < WORKERS:

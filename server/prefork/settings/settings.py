@@ -213,7 +213,7 @@ class Settings(Recycling, frozen=True, kw_only=True):
         float,
         About(
             "Under `preload_app`: seconds that the trial child, which is forked before the workers, has for `load()`, and again "
-            "for one `predict`; 0 for no trial.",
+            "for one `predict`; 0 for no trial. `load()` has `load_timeout` where that is set, and longer.",
             "--trial-timeout",
             "PREFORK_TRIAL_TIMEOUT",
         ),
