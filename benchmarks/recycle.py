@@ -74,11 +74,11 @@ class Client(threading.Thread):
             except OSError as error:
                 self._fail(type(error).__name__)
             self._seen.requests.append((time.monotonic() - due, due))
+        self._close()
 
     def _ask(self) -> None:
         if self._line is not None and (not self._keeps or is_closed(self._line)):
-            self._line.close()
-            self._line = None
+            self._close()
         if self._line is None:
             self._line = http.client.HTTPConnection("127.0.0.1", self._up.port, timeout=30)
         headers = JSON if self._keeps else JSON | {"Connection": "close"}
@@ -88,11 +88,13 @@ class Client(threading.Thread):
         if answer.status != 200:
             self._fail(str(answer.status))
         elif not self._keeps or answer.will_close:
-            self._line.close()
-            self._line = None
+            self._close()
 
     def _fail(self, kind: str) -> None:
         self._seen.failures[kind] += 1
+        self._close()
+
+    def _close(self) -> None:
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -118,12 +120,12 @@ def watch(up: Running, rate: float, seconds: float, hups: int = 0) -> Seen:
         os.kill(up.pid, signal.SIGHUP)
     for each in clients:
         each.join()
-    seen.replaced = _replaced(up)
+    seen.replaced = replaced(up)
     seen.requests = [(taken, due - begun) for taken, due in seen.requests]
     return seen
 
 
-def _replaced(up: Running) -> int:
+def replaced(up: Running) -> int:
     """The workers that were told to go, as the metrics have it."""
     line = http.client.HTTPConnection("127.0.0.1", up.port, timeout=30)
     line.request("GET", "/metrics")

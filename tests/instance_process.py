@@ -10,7 +10,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -122,7 +122,7 @@ class InstanceProcess:
     def _say(self, what: Any) -> None:
         self._ours.sendall(msgspec.json.encode(what) + b"\n")
 
-    def __enter__(self) -> InstanceProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

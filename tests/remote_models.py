@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -71,7 +72,7 @@ class Worker:
         return os.getcwd()
 
     def mapped(self, _argument, _meta):
-        with open("/proc/self/maps") as maps:
+        with pathlib.Path("/proc/self/maps").open() as maps:
             return str(sum("memfd:prefork" in line for line in maps))
 
 
@@ -98,7 +99,7 @@ class Trickle:
 
     def parts(self, path):
         yield "first"
-        while not os.path.exists(path):
+        while not pathlib.Path(path).exists():
             time.sleep(0.005)
         yield "second"
 
@@ -109,7 +110,7 @@ class AsyncTrickle:
 
     async def parts(self, path):
         yield "first"
-        while not os.path.exists(path):
+        while not pathlib.Path(path).exists():  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.005)
         yield "second"
 

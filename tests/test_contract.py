@@ -226,7 +226,7 @@ def test_refused(hosts, text):
         ),
     ],
 )
-def test_errors(plain, what, kind, status, reason, message):
+def test_errors(plain, what, kind, status, reason, message):  # noqa: PLR0917
     """What predict raises has the same class, status, reason and message, and the next request is answered."""
     with pytest.raises(kind) as caught:
         plain.ask(what)
@@ -281,7 +281,7 @@ def test_meta_is_written(plain, meta):
 def test_meta_that_cannot_be_written(plain):
     """A tag that JSON has no form for is a BadAnswer that names it."""
     request = payload("write_wrongly")
-    with pytest.raises(BadAnswer, match="the answer holds a object, which JSON has no form for"):
+    with pytest.raises(BadAnswer, match="the answer holds a object, which JSON has no form for"):  # noqa: PT012
         (answer,) = plain.answers(request)
         seldon.encode(answer, request, seldon.Context())
 
@@ -374,15 +374,15 @@ def test_asynchronous_cancellation(hosts, where):
     async def hang_up():
         before = await one("counts")
         task = asyncio.ensure_future(one(np.array([-2])))
-        while (await one("counts"))["waiting"] == before["waiting"]:
+        while (await one("counts"))["waiting"] == before["waiting"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         task.cancel()
-        while (await one("counts"))["cancelled"] == before["cancelled"]:
+        while (await one("counts"))["cancelled"] == before["cancelled"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     async def one(value):
         async with aclosing(host.instance.infer_async(payload(value))) as answers:
-            return [answer async for answer in answers][0].value
+            return [answer async for answer in answers][0].value  # noqa: RUF015
 
     asyncio.run(asyncio.wait_for(hang_up(), 30))
 

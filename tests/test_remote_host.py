@@ -73,7 +73,7 @@ def ask(instance, request):
 
 
 def descriptors(process):
-    return len(os.listdir(f"/proc/{process.pid}/fd"))
+    return len(os.listdir(f"/proc/{process.pid}/fd"))  # noqa: PTH208
 
 
 def said(sock):
@@ -109,7 +109,7 @@ def test_half_a_request(process):
         try:
             assert ask(process.instance(), tensor([1.0, 2.0])).tolist() == [1, 2]
             half.settimeout(20)
-            try:
+            try:  # noqa: SIM105
                 assert half.recv(1) == b""  # it was cut off
             except ConnectionResetError:
                 pass
@@ -347,7 +347,7 @@ def test_no_descriptors(tmp_path, caplog):
     with listener(tmp_path) as sock, socket.socket(socket.AF_UNIX) as client:
         doors = Doors([sock])
         client.connect(sock.getsockname())
-        highest = max(map(int, os.listdir("/proc/self/fd")))
+        highest = max(map(int, os.listdir("/proc/self/fd")))  # noqa: PTH208
         fill = []
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
@@ -395,7 +395,7 @@ def test_nothing_of_the_request_is_held():
     errors = []
     for _ in range(2):
         try:
-            raise ModelFailed("x") from cause
+            raise ModelFailed("x") from cause  # noqa: TRY301
         except ModelFailed as error:
             errors.append(told(error, Limits(0)))
     assert [(each.__cause__, each.__context__, each.__traceback__) for each in errors] == [(None, None, None)] * 2

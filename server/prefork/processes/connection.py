@@ -37,6 +37,7 @@ class Connection(ASGIProtocol):
     """
 
     _closed: bool
+    _task: Any
 
     def __init__(self, worker: Any) -> None:
         super().__init__(worker)
