@@ -59,7 +59,7 @@ def _nvml() -> Any:
 
 def _look() -> Any:
     try:
-        import pynvml  # type: ignore[import-untyped]  # the NVIDIA driver's own library, where it is installed
+        import pynvml  # the NVIDIA driver's own library, where it is installed
     except ImportError:
         return None
     try:
