@@ -13,7 +13,7 @@ import threading
 import time
 import types
 import uuid
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from prefork import Reschedule, Rescheduled, Sender
 from prefork.compat.flask_utils import SeldonMicroserviceException
 from prefork.compat.user_model import SeldonResponse
-from prefork.errors import BadRequest
+from prefork.errors import BadRequest, PreforkError
 
 
 class Colour(enum.Enum):
@@ -37,7 +37,7 @@ class Number(enum.IntEnum):
 
 
 class Text(str):
-    pass
+    __slots__ = ()
 
 
 @dataclasses.dataclass
@@ -62,7 +62,9 @@ class Busy(Exception):
     reason = "BUSY"
 
 
-Pair = collections.namedtuple("Pair", "a b")
+class Pair(NamedTuple):
+    a: int
+    b: str
 
 
 def nested(depth: int) -> Any:
@@ -110,7 +112,7 @@ RESULTS: dict[str, Any] = {
     "none": lambda: None,
     "int": lambda: 3,
     "set": lambda: {1, 2},
-    "object": lambda: object(),
+    "object": object,
     "wrong": lambda: "\ud800",
     "dict": lambda: {"a": [1, 2.5, None, True], "b": {"c": np.arange(3), "d": np.float32(0.1)}},
     "tensors": lambda: {"a": np.arange(3), "b": ["x", "y"], "c": 2.5},
@@ -183,7 +185,7 @@ class Exotic:
 class Plain:
     """Seldon's style, every hook."""
 
-    kept: list[Any] = []
+    kept: ClassVar[list[Any]] = []
 
     def predict(self, X, names, meta=None):
         if isinstance(X, str):
@@ -330,7 +332,7 @@ class AsyncGenerator:
 class Speaker:
     """What a sender can do, by the text that it is asked with."""
 
-    kept: list[Sender] = []
+    kept: ClassVar[list[Sender]] = []
 
     def predict(self, text: str, sender: Sender) -> None:
         getattr(self, text)(sender)
@@ -355,7 +357,7 @@ class Speaker:
     def unsendable(self, sender: Sender) -> None:
         try:
             sender.send({"n": {1}})
-        except Exception as error:
+        except PreforkError as error:
             Speaker.said = str(error)
 
     said = ""
@@ -393,7 +395,7 @@ class Twice:
 class Keeper:
     """Keeps the inputs that begin with -1."""
 
-    kept: list[Any] = []
+    kept: ClassVar[list[Any]] = []
 
     def predict(self, X: Any, names: Any) -> Any:
         if X.flat[0] == -1:

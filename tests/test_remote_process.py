@@ -57,6 +57,7 @@ def held(process):
     """A request that the model is at, for as long as its connection is open."""
     sock = process.connect()
     sock.sendall(encode_request(text("hold"), time.monotonic()).whole())
+    wait_until(lambda: was_read(sock), "the model to be at it")
     return sock
 
 
