@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +237,7 @@ def test_drain_without_the_backlog(process):
         waiting = later(lambda: ask(process.instance(), text("counted")))
         wait_until(lambda: backlog(process) == 1, "it to wait")
         process.tell("drain", backlog=False)
+        wait_until(lambda: was_woken(process), "it to hear that")
     process.hear("drained")
     assert backlog(process) == 1
     process.kill()
@@ -260,6 +262,16 @@ def test_drain_of_every_kind(class_):
             assert ask(process.instance(), Payload(Kind.TENSOR, np.ones(3))).tolist() == [1, 1, 1]
             process.tell("drain")
         process.hear("drained")
+
+
+def was_woken(process):
+    """Whether those who wait at its doors were woken for good: the kernel shows an event's count."""
+    for each in Path(f"/proc/{process.pid}/fdinfo").iterdir():
+        with suppress(OSError):  # one that was closed meanwhile
+            _, name, count = each.read_text().partition("eventfd-count:")
+            if name and int(count.split()[0], 16):
+                return True
+    return False
 
 
 def backlog(process):

@@ -63,7 +63,7 @@ class RemoteInstance:
         """The answers as they come; this thread waits for them. Raises PreforkError only."""
         talk = self._talk(request)
         while True:
-            sock = self._connect(request)
+            sock = self._connect(talk, request)
             try:
                 _limit(sock, request.deadline)
                 talk.send(sock)
@@ -89,7 +89,7 @@ class RemoteInstance:
         """The answers as they come, on the running event loop. Raises PreforkError only."""
         talk = self._talk(request)
         while True:
-            sock = self._connect(request)
+            sock = self._connect(talk, request)
             try:
                 await talk.send_async(sock)
                 while not talk.is_over:
@@ -129,7 +129,15 @@ class RemoteInstance:
             raise self._died() from None
         talk.again()
 
-    def _connect(self, request: Payload) -> socket.socket:
+    def _connect(self, talk: Talk, request: Payload) -> socket.socket:
+        talk.prepare()
+        try:
+            return self._connected(request)
+        except BaseException:
+            talk.put_back()
+            raise
+
+    def _connected(self, request: Payload) -> socket.socket:
         urgency = level(request.parameters or {}, self._policy) if self._policy is not None else 0
         for _ in range(_TRIES):
             path = self._address(urgency)

@@ -26,7 +26,10 @@ class Died(Exception):
 
 
 class Talk:
-    """A request, and the arena that it has lent. tries: how often it was begun with. is_over: whether all answers came."""
+    """A request, and the arena that it lends. tries: how often it was begun with. is_over: whether all answers came.
+
+    It is prepared before there is a connection: that wakes the other side, which then finds the request there.
+    """
 
     def __init__(self, frame: Frame, request: Payload, arenas: Arenas, most: int) -> None:
         self._frame = frame
@@ -34,10 +37,32 @@ class Talk:
         self._arenas = arenas
         self._most = most
         self._arena: Arena | None = None
+        self._parts: list[Buffer] = []
         self.incoming = Incoming(most)
         self.tries = 1
         self.is_over = False
         self.has_answered = False
+
+    def prepare(self) -> None:
+        """Put the request where the other side will find it."""
+        frame = self._frame
+        is_large = frame.size > LARGE
+        arena = self._arena = (
+            self._arenas.take(frame.size if is_large else 0) if is_large or self._arenas.expects else None
+        )
+        if arena is None or not is_large:
+            self._parts = frame.inline()
+            return
+        lease = arena.lend()
+        frame.copy_into(lease.view)
+        lease.end()
+        self._parts = [frame.beside()]
+
+    def put_back(self) -> None:
+        """There was no connection: nobody has seen the request."""
+        arena, self._arena = self._arena, None
+        if arena is not None:
+            self._arenas.give_back(arena)
 
     def again(self) -> None:
         """Begin once more, on another connection."""
@@ -47,14 +72,14 @@ class Talk:
     def send(self, sock: socket.socket) -> None:
         """Send the request, on a blocking socket. Raises OSError."""
         try:
-            blocking.send(sock, *self._opening())
+            blocking.send(sock, self._parts, self._descriptor)
         except (BrokenPipeError, ConnectionResetError):
             self._hear(sock)
 
     async def send_async(self, sock: socket.socket) -> None:
         """Send the request, on a non-blocking one. Raises OSError."""
         try:
-            await onloop.send(sock, *self._opening())
+            await onloop.send(sock, self._parts, self._descriptor)
         except (BrokenPipeError, ConnectionResetError):
             self._hear(sock)
 
@@ -84,20 +109,9 @@ class Talk:
             self._arenas.drop(self._arena)  # the other side may still be writing there
             self._arena = None
 
-    def _opening(self) -> tuple[list[Buffer], int]:
-        """What is sent first, and the descriptor that goes along."""
-        frame = self._frame
-        is_large = frame.size > LARGE
-        if is_large or self._arenas.expects:
-            self._arena = self._arenas.take(frame.size if is_large else 0)
-        if self._arena is None:
-            return frame.inline(), -1
-        if not is_large:
-            return frame.inline(), self._arena.descriptor
-        lease = self._arena.lend()
-        frame.copy_into(lease.view)
-        lease.end()
-        return [frame.beside()], self._arena.descriptor
+    @property
+    def _descriptor(self) -> int:
+        return -1 if self._arena is None else self._arena.descriptor
 
     def _hear(self, sock: socket.socket) -> None:
         """The other side took no more of the request: it may have said why. Raises that, or ConnectionResetError."""
