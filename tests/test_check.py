@@ -130,7 +130,7 @@ def test_the_objects_of_this_process_are_counted(request):
     array = np.ones(8 << 20)  # over every threshold below which malloc would take room that it already has
     after = memory.measured()
     assert 50_000 * 56 < after.objects - before.objects < 50_000 * 150
-    assert after.private - before.private > array.nbytes
+    assert after.private - before.private > 0.9 * array.nbytes  # pages that others gave back meanwhile count against it
     assert len(kept) == 50_000
 
 
