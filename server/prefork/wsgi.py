@@ -49,7 +49,8 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
     app = _flask(own)
     limit = service.site.settings.max_body_size
     app.config["MAX_CONTENT_LENGTH"] = limit  # for the user's own views
-    app.after_request(_allow_origin)
+    if own:
+        app.after_request(_allow_origin)
     meter = service.site.meter
 
     def serve(path: str = "") -> FlaskResponse:  # noqa: ARG001 - Flask passes it, the service looks for itself
@@ -81,8 +82,19 @@ def wsgi_front(service: Service, own: list[Blueprint]) -> Flask:
     return app
 
 
+class _Direct(Flask):
+    """A Flask without anybody's hooks: what stands around a view for them is left out, which a small request notices."""
+
+    def full_dispatch_request(self) -> FlaskResponse:
+        """The view's own answer."""
+        if request.routing_exception is not None or request.url_rule is None:
+            return super().full_dispatch_request()
+        view = self.view_functions[request.url_rule.endpoint]
+        return cast("FlaskResponse", view(**(request.view_args or {})))
+
+
 def _flask(own: list[Blueprint]) -> Flask:
-    app = Flask(__name__, static_folder=None)
+    app = (Flask if own else _Direct)(__name__, static_folder=None)
     app.url_map.merge_slashes = False
     app.register_error_handler(HTTPException, _as_json)  # before the blueprints, so that their own handlers win
     for blueprint in own:
@@ -184,9 +196,7 @@ def _to_flask(response: Response) -> FlaskResponse:
         content = cast("Iterator[bytes]", response.stream)
     else:
         content = bytes(body[0]) if len(body) == 1 else b"".join(body)
-    answer = FlaskResponse(content, response.status, content_type=response.content_type)
-    for name, value in response.headers:
-        answer.headers.add(name, value)
+    answer = FlaskResponse(content, response.status, response.headers, content_type=response.content_type)
     if response.length is not None:
         answer.headers["Content-Length"] = str(response.length)
     return answer
