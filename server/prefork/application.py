@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,8 +28,10 @@ from prefork.model.example import example
 from prefork.payload import Payload
 from prefork.protocols.seldon import Context
 from prefork.repository.config import Batching
+from prefork.runtimes.runtime import Options
+from prefork.runtimes.saved import Saved
 from prefork.service import Service
-from prefork.settings import Settings
+from prefork.settings import Settings, threads_here
 
 
 class Front(msgspec.Struct):
@@ -50,9 +53,16 @@ class Front(msgspec.Struct):
 
 def construct(settings: Settings) -> Model:
     """Import the user's class and build it. Raises ModelLoadError, or whatever the constructor raises."""
+    if settings.runtime:
+        return wrap(_saved(settings), settings)
     cls = loader.find(settings.model, settings.model_dir)
     parameters = loader.with_directory(cls, settings.parameters, settings.model_dir)
     return wrap(loader.construct(cls, parameters), settings)
+
+
+def _saved(settings: Settings) -> Saved:
+    options = Options(parameters=settings.parameters, threads=threads_here(), allow_pickle=settings.allow_pickle)
+    return Saved(settings.runtime, Path(settings.model), options)
 
 
 def wrap(user_object: object, settings: Settings) -> Model:
@@ -92,7 +102,7 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
     def attach(crew: Crew) -> None:
         service.site.crew = crew
 
-    summary = openapi.curl(model.spec, url(settings))
+    summary = openapi.curl(model.described, url(settings))
     return Front(app, close, model.spec.name, summary, model.custom_service, attach, local.end_streams)
 
 

@@ -61,7 +61,7 @@ cli.add_command(
         "serve",
         callback=_serve,
         params=[click.Argument(["model"], required=False), *flags.of_settings(), *flags.unused(_KSERVE)],
-        help="Serve MODEL: the module and class `Iris`, `pkg.module:Class` or `pkg.module.Class`.",
+        help="Serve MODEL: the module and class `Iris`, `pkg.module:Class` or `pkg.module.Class`, or the path of a saved model.",
     )
 )
 
@@ -70,7 +70,10 @@ def _check(model: str | None, *, as_json: bool, **given: Any) -> int:
     settings = load({"model": model, **given})
     _require_model(settings, "check")
     apply_thread_budget(settings)
+    from prefork import target
     from prefork.check import check
+
+    settings = target.settled(settings)
 
     text, code = check(settings, as_json=as_json)
     click.echo(text, nl=False)
@@ -112,16 +115,16 @@ def start(settings: Settings, unused: Sequence[str] = ()) -> int:
     for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
         click.echo(f"prefork: {note}", err=True)
     apply_thread_budget(settings)
-    from prefork import hosting
+    from prefork import hosting, target
     from prefork.processes import arbiter
 
+    settings = target.settled(settings)
     hosting.check(settings)
-
     return arbiter.run(settings)
 
 
 def _require_model(settings: Settings, command: str) -> None:
-    if not settings.model:
+    if not settings.model and not settings.model_dir:
         raise SettingError(
             f"no model to {command}: name it, as in `prefork {command} Iris`, or write `model: Iris` in prefork.yaml"
         )

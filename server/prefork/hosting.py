@@ -89,7 +89,7 @@ def summary(catalogue: Hosted, control: Control, settings: Settings) -> str:
     """What to try first: a model where there is one, else what there is."""
     found = _first(catalogue)
     if found is not None:
-        return curl(found.spec, url(settings))
+        return curl(found.described, url(settings))
     known = [each.name for each in control.index()]
     names = f"it has {', '.join(known[:20])}" if known else "it is empty"
     return f"no model is loaded from the repository; {names}"
@@ -116,9 +116,13 @@ def _front(service: Service, catalogue: Hosted, settings: Settings) -> Front:
 
 
 def _single(settings: Settings) -> Single:
+    saved = Path(settings.model) if settings.runtime else None
     config = ModelConfig(
         name=name_of(settings),
-        class_=settings.model,
+        class_="" if saved else settings.model,
+        runtime=settings.runtime,
+        file=saved.name if saved else "",
+        allow_pickle=settings.allow_pickle,
         instances=settings.instances,
         devices=settings.devices,
         threads=max(1, settings.threads),
@@ -133,4 +137,6 @@ def _single(settings: Settings) -> Single:
         unload_timeout=settings.unload_timeout,
     )
     folder = str(Path(settings.model_dir).resolve()) if settings.model_dir else ""
+    if saved is not None:
+        folder = str(saved.parent)
     return Single(config=config, version=settings.version, folder=folder, directory=str(Path.cwd()))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from prefork.payload import DATATYPES
+from prefork.errors import BadRequest
+from prefork.payload import DATATYPES, TensorSpec, datatype_of
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +35,55 @@ def cast(array: Array, datatype: str) -> Array | None:
     with np.errstate(all="ignore"):
         found = array.astype(target)
     return found if _is_kept(array, found) else None
+
+
+def kept(array: Array, datatype: str) -> Array:
+    """As `cast`, and a whole number stays the number that it was: beyond 2**24 an FP32 is another one.
+
+    Raises BadRequest, which has yet to be told whose array it is.
+    """
+    found = cast(array, datatype)
+    if found is not None and array.dtype.kind in "iu" and found.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            found = found if np.array_equal(found.astype(array.dtype), array) else None
+    if found is None:
+        said = datatype_of(array) or array.dtype.name
+        raise BadRequest(f"has the datatype {said} and values that do not fit {datatype}")
+    return found
+
+
+def parsed(column: Array) -> Array:
+    """The numbers that a column of texts spells, all of them; else the texts.
+
+    A matrix of numbers and texts is one of texts by the time it gets here, as numpy makes it (and so Seldon).
+    """
+    if column.dtype.kind not in "OSU":
+        return column
+    texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column.ravel().tolist()]
+    if not texts or not all(isinstance(each, str) for each in texts):
+        return column
+    for read in (int, float):
+        try:
+            return np.array([read(each) for each in texts]).reshape(column.shape)
+        except (ValueError, OverflowError):
+            continue
+    return column
+
+
+def fitted(array: Array, spec: TensorSpec) -> Array:
+    """The array in the shape that is asked for: [n] and [n,1] stand for each other, and one element for any shape of one.
+
+    Raises BadRequest, which has yet to be told whose array it is.
+    """
+    if spec.shape is None or spec.accepts(array.shape):
+        return array
+    if array.size == 1 and all(size in {1, -1} for size in spec.shape):
+        return array.reshape((1,) * len(spec.shape))
+    if array.ndim == 1 and spec.accepts((*array.shape, 1)):
+        return array[:, None]
+    if array.ndim == 2 and array.shape[1] == 1 and spec.accepts(array.shape[:1]):
+        return array[:, 0]
+    raise BadRequest(f"has the shape {list(array.shape)}, which does not fit {list(spec.shape)}")
 
 
 def as_bytes(array: Array) -> Array | None:

@@ -43,9 +43,9 @@ def _request(model: Model) -> tuple[Payload, str] | None:
     if given is not None:
         return _payload(given, named=model.spec.inputs is not None), "the class's example"
     if model.spec.inputs is not None:
-        tensors = _zeros(model.spec.inputs)
+        tensors = zeros(model.spec.inputs)
         return (Payload(Kind.TENSORS, tensors), "zeros for what its signature says") if tensors else None
-    tensors = _zeros(model.described.inputs or ())
+    tensors = zeros(model.described.inputs or ())
     return (_one(tensors), "zeros for what init_metadata() says") if tensors else None
 
 
@@ -59,12 +59,11 @@ def _given(user_object: object) -> Any:
 def _payload(given: Any, *, named: bool) -> Payload:
     if named and isinstance(given, dict):
         return Payload(Kind.TENSORS, {name: _array(value) for name, value in given.items()})
-    if isinstance(given, str):
-        return Payload(Kind.TEXT, given)
-    if isinstance(given, bytes):
-        return Payload(Kind.BYTES, given)
-    if isinstance(given, dict):
-        return Payload(Kind.JSON, given)
+    if isinstance(given, Payload):
+        return given
+    for kind, known in ((Kind.TEXT, str), (Kind.BYTES, bytes), (Kind.JSON, dict)):
+        if isinstance(given, known):
+            return Payload(kind, given)
     columns = getattr(given, "columns", None)
     array = _array(given)
     if array.dtype == object and not isinstance(given, np.ndarray) and columns is None:
@@ -80,7 +79,7 @@ def _array(value: Any) -> Array:
         return np.asarray(value, dtype=object)
 
 
-def _zeros(specs: Sequence[TensorSpec]) -> dict[str, Array]:
+def zeros(specs: Sequence[TensorSpec]) -> dict[str, Array]:
     """A tensor for each input that needs one; none at all where one of them does not say what it is."""
     needed = [spec for spec in specs if not spec.optional]
     if any(spec.datatype not in DATATYPES or spec.shape is None for spec in needed):

@@ -9,6 +9,7 @@ import numpy as np
 
 from prefork.errors import BadAnswer, BadRequest, ModelLoadError, NotImplementedHere
 from prefork.model import answers, raw, signature
+from prefork.model.declared import Declared
 from prefork.model.features import features
 from prefork.model.hooks import Hook, found, is_async, is_default, is_stream, is_unimplemented
 from prefork.model.lent import NOTHING, Lent, lent
@@ -43,7 +44,7 @@ class Method:
         plain = found(user_object, name)
         whole = [(hook, prepare) for hook, prepare in _whole_hooks(user_object, name) if hook is not None]
         self.lent = lent(plain) if name == "predict" and plain is not None else NOTHING
-        self.named = Named(plain, self.lent) if name == "predict" and plain is not None and is_named(plain) else None
+        self.named = _named(plain, self.lent) if name == "predict" and plain is not None else None
         self.is_raw = bool(whole)
         hooks = [hook for hook, _ in whole] + [hook for hook in (plain,) if hook is not None]
         self.exists = bool(hooks)
@@ -86,6 +87,12 @@ class Method:
                 if result is not NotImplemented:
                     return result
         raise AssertionError("the last call always answers")
+
+
+def _named(predict: Hook, lends: Lent) -> Named | Declared | None:
+    if isinstance(predict, Declared):
+        return predict
+    return Named(predict, lends) if is_named(predict) else None
 
 
 def _whole_hooks(user_object: object, name: str) -> list[tuple[Hook | None, Callable[[Any], Any]]]:

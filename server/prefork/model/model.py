@@ -17,6 +17,7 @@ import numpy as np
 from prefork.errors import BadAnswer, BadMetadata, NotImplementedHere
 from prefork.model import loader
 from prefork.model.custom_metrics import Metric, stamped
+from prefork.model.declared import Declared
 from prefork.model.hooks import found, is_default, is_unimplemented
 from prefork.model.loop import Loop
 from prefork.model.metadata import Metadata, defaults, describe, ports, tensors
@@ -87,6 +88,8 @@ class Model:
     @property
     def described(self) -> ModelSpec:
         """The spec with what the metadata declares as inputs and outputs: for showing, not for checking requests."""
+        if self._declared is not None:
+            return msgspec.structs.replace(self.spec, inputs=self._declared.takes.described())
         said = self._described()
         if isinstance(said, BadMetadata) or self.spec.inputs is not None:
             return self.spec
@@ -182,18 +185,22 @@ class Model:
         main = next((method for method in self._methods.values() if method.exists), predict)
         self.is_async = main.is_async
         self.sends = predict.lent.sends
+        declared = self._declared = predict.named if isinstance(predict.named, Declared) else None
         self.spec = ModelSpec(
             self._named[0],
             self._named[1],
+            platform=(declared and declared.platform) or "python",
             inputs=predict.named.inputs if predict.named else None,
             outputs=predict.named.outputs if predict.named else None,
             streams=predict.streams,
             raw=frozenset(name for name, method in self._methods.items() if method.is_raw),
+            labels=declared.labels if declared is not None else {},
         )
 
     def _described(self) -> Metadata | BadMetadata:
         if self._metadata is None:
-            base = defaults(*self._named) | {"inputs": ports(self.spec.inputs), "outputs": ports(self.spec.outputs)}
+            inputs = self._declared.takes.described() if self._declared is not None else self.spec.inputs
+            base = defaults(*self._named) | {"inputs": ports(inputs), "outputs": ports(self.spec.outputs)}
             try:
                 self._metadata = describe(self.user_object, self._override, base)
             except BadMetadata as error:

@@ -18,7 +18,7 @@ import numpy as np
 from prefork.errors import BadRequest, ModelLoadError
 from prefork.model import hints
 from prefork.model.answers import from_list
-from prefork.model.casting import cast
+from prefork.model.casting import cast, fitted
 from prefork.model.features import text
 from prefork.model.hints import Array, Meaning
 from prefork.model.hooks import Hook
@@ -176,7 +176,7 @@ class Named:
             said = datatype_of(array) or array.dtype.name
             raise BadRequest(f"input {name!r} has the datatype {said}, which does not fit {spec.datatype}")
         try:
-            return self._fields[name].read(_fitted(found, spec))
+            return self._fields[name].read(fitted(found, spec))
         except BadRequest as error:
             raise BadRequest(f"input {name!r} {error.message}") from None
 
@@ -215,19 +215,6 @@ def _as_array(name: str, value: Any) -> Array:
     if found.dtype == object and any(isinstance(element, list) for element in found.tolist()) and found.ndim == 1:
         raise BadRequest(f"input {name!r} is a list of unequal elements, which is no array")
     return found
-
-
-def _fitted(array: Array, spec: TensorSpec) -> Array:
-    """The array in the shape that is asked for: [n] and [n,1] stand for each other, and one element for any shape of one."""
-    if spec.shape is None or spec.accepts(array.shape):
-        return array
-    if array.size == 1 and all(size in {1, -1} for size in spec.shape):
-        return array.reshape((1,) * len(spec.shape))
-    if array.ndim == 1 and spec.accepts((*array.shape, 1)):
-        return array[:, None]
-    if array.ndim == 2 and array.shape[1] == 1 and spec.accepts(array.shape[:1]):
-        return array[:, 0]
-    raise BadRequest(f"has the shape {list(array.shape)}, which does not fit {list(spec.shape)}")
 
 
 def _column(name: str, value: Any) -> Any:

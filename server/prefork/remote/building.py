@@ -19,6 +19,9 @@ from prefork.payload import ModelSpec, Payload
 from prefork.remote import loops
 from prefork.remote.charge import Card, Charge
 from prefork.remote.warming import warmups
+from prefork.runtimes.runtime import Options
+from prefork.runtimes.saved import Saved
+from prefork.settings import threads_here
 
 
 def limit_memory(size: int) -> None:
@@ -59,11 +62,28 @@ async def _try_async(instance: LocalInstance, request: Payload) -> None:
 
 def _construct(charge: Charge) -> Model:
     config = charge.config
+    if config.runtime:
+        return _saved(charge)
     cls = _find(charge)
     given = loader.with_device(cls, loader.with_directory(cls, config.parameters, charge.folder), charge.device)
     user_object = loader.construct(cls, given)
     name = config.name or type(user_object).__name__
     return Model(user_object, name, version=charge.version, metadata=charge.metadata, image=charge.image)
+
+
+def _saved(charge: Charge) -> Model:
+    config = charge.config
+    folders = [Path(each) for each in (charge.folder, charge.directory) if each]
+    path = next((each / config.file for each in folders if (each / config.file).exists()), folders[0] / config.file)
+    options = Options(
+        parameters=config.parameters,
+        threads=threads_here(),
+        device=charge.device,
+        allow_pickle=config.allow_pickle,
+    )
+    saved = Saved(config.runtime, path, options)
+    name = config.name or path.stem
+    return Model(saved, name, version=charge.version, metadata=charge.metadata, image=charge.image)
 
 
 def _find(charge: Charge) -> type[Any]:
@@ -81,9 +101,9 @@ def _declared(spec: ModelSpec, charge: Charge) -> ModelSpec:
         spec,
         inputs=config.inputs or spec.inputs,
         outputs=config.outputs or spec.outputs,
-        platform=config.platform,
+        platform=spec.platform if config.platform == "python" else config.platform,
         streams=spec.streams or config.decoupled,
-        labels=config.labels,
+        labels=config.labels or spec.labels,
         max_rows=config.max_rows,
     )
 

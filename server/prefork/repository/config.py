@@ -170,8 +170,15 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     ] = ""
     file: Annotated[
         str,
-        About("The file in the version's folder that is served, where `class` does not say it.", default="`model.py`"),
+        About(
+            "The file in the version's folder that is served, where `class` does not say it.",
+            default="`model.py`, or the one saved model",
+        ),
     ] = ""
+    allow_pickle: Annotated[
+        bool,
+        About("Read a pickled model although others than its owner can write it; reading it runs what stands in it."),
+    ] = False
     host: Annotated[
         Literal["process", "worker", "auto"],
         About("Where the model lives: in processes of its own, or in every HTTP worker."),

@@ -10,8 +10,9 @@ module, a class that is not there, a config that cannot be meant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -43,10 +44,15 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Recognised(msgspec.Struct, frozen=True):
-    """What a version serves: a class, as `module:Class`, or a runtime."""
+    """What a version serves: a class, as `module:Class`, or a runtime and its file.
+
+    file: in the version's folder or the model's; empty for the folder itself. parameters: what the model's folder says to the runtime.
+    """
 
     class_: str = ""
     runtime: str = ""
+    file: str = ""
+    parameters: Mapping[str, Any] = {}
 
 
 Recogniser = Callable[[Place, ModelConfig], Recognised | None]
@@ -144,7 +150,13 @@ def recognise(place: Place, config: ModelConfig, known: Known) -> Recognised:
         if config.runtime not in known.runtimes:
             others = f"there are {', '.join(sorted(known.runtimes))}" if known.runtimes else "there is none"
             raise RepositoryError(f"{place.model_folder}: there is no runtime {config.runtime!r}; {others}")
-        return Recognised(runtime=config.runtime)
+        if config.file and place.find(config.file) is None:
+            raise RepositoryError(f"{place.folder}: there is no {config.file}")
+        for each in known.recognisers:
+            found = each(place, config)
+            if found is not None:
+                return msgspec.structs.replace(found, class_="", runtime=config.runtime)
+        return Recognised(runtime=config.runtime, file=config.file)
     for each in (class_of, *known.recognisers):
         found = each(place, config)
         if found is not None:
@@ -195,7 +207,13 @@ def _names(folder: Path) -> list[str]:
 
 def _version(place: Place, number: int, config: ModelConfig, shared: str, known: Known) -> Version:
     found = recognise(place, config, known)
-    whole = msgspec.structs.replace(config, class_=found.class_, runtime=found.runtime)
+    whole = msgspec.structs.replace(
+        config,
+        class_=found.class_,
+        runtime=found.runtime,
+        file=found.file or config.file,
+        parameters={**found.parameters, **config.parameters},
+    )
     _check_warmup(place, whole)
     own = fingerprint.folder(place.folder) if place.folder != place.model_folder else ""
     return Version(

@@ -23,12 +23,20 @@ def parameters(winner: Mapping[str, Any], layers: Sequence[Layer], assignments: 
 
 
 def settle(values: dict[str, Any], layers: Sequence[Layer], environ: Mapping[str, str], root: Path) -> dict[str, Any]:
-    """The values with `workers: auto`, single_threaded, the operator's secret and the address resolved."""
+    """The values with `workers: auto`, single_threaded, the operator's secret, the cache and the address resolved."""
     if values.get("workers") == "auto":
         values["workers"] = cpus.default_workers(cpus.available(root))
     if values.get("single_threaded"):
         values["threads"] = min(values.get("threads", 1), 1)
+    values["model_cache"] = values.get("model_cache") or _cache(environ)
     return values | _secret(values, layers) | _address(values, layers, environ, root)
+
+
+def _cache(environ: Mapping[str, str]) -> str:
+    """XDG's place for caches; a relative one counts as none, as its specification says."""
+    named = environ.get("XDG_CACHE_HOME", "")
+    folder = Path(named) if Path(named).is_absolute() else Path(environ.get("HOME") or "/", ".cache")
+    return str(folder / "prefork" / "models")
 
 
 def _secret(values: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:

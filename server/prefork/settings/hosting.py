@@ -24,12 +24,30 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
         Literal["worker", "process", "auto"],
         About(
             "Where the model lives: in every HTTP worker, or in `instances` processes of its own that all workers share. "
-            "`auto` is `worker` for a class. It is not the address to listen on: that is `bind`, or `address`.",
+            "`auto` is `worker` for a class, and what its runtime says for a saved model. It is not the address to listen on: that is "
+            "`bind`, or `address`.",
             "--host",
             "PREFORK_MODEL_HOST",
             read=_place,
         ),
-    ] = "worker"
+    ] = "auto"
+    runtime: Annotated[
+        str,
+        About(
+            "Who serves a saved model, where its content does not tell: `onnx`, `sklearn`, ...",
+            "--runtime",
+            "PREFORK_RUNTIME",
+            "what the file is",
+        ),
+    ] = ""
+    allow_pickle: Annotated[
+        bool,
+        About(
+            "Read a pickled model although others than its owner can write it; reading it runs what stands in it.",
+            "--allow-pickle",
+            "PREFORK_ALLOW_PICKLE",
+        ),
+    ] = False
     instances: Annotated[
         int,
         About(
@@ -174,5 +192,14 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "--run-dir",
             "PREFORK_RUN_DIR",
             "a temporary one",
+        ),
+    ] = ""
+    model_cache: Annotated[
+        str,
+        About(
+            "A folder for models that are fetched from `https://`, `s3://`, `gs://` or `hf://`; servers may share it.",
+            "--model-cache",
+            "PREFORK_MODEL_CACHE",
+            "`prefork/models` in `$XDG_CACHE_HOME`, else in `~/.cache`",
         ),
     ] = ""

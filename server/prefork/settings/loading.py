@@ -79,6 +79,12 @@ def apply_thread_budget(settings: Settings, environ: MutableMapping[str, str] | 
     environ.update(cpus.thread_budget(cpus.available(), settings.workers, environ))
 
 
+def threads_here() -> int:
+    """The threads that numerical libraries have in this process: OMP_NUM_THREADS, else its CPUs."""
+    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(said) if said.isdecimal() and int(said) else max(1, int(cpus.available()))
+
+
 def thread_share(settings: Settings) -> int:
     """The threads that one worker's numerical libraries have: OMP_NUM_THREADS, else its share of the CPUs."""
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()

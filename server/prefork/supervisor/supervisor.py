@@ -15,6 +15,7 @@ from pathlib import Path
 
 from prefork.errors import StartupError
 from prefork.repository.repository import Repository
+from prefork.runtimes.shelf import known
 from prefork.supervisor import kernel, strays
 from prefork.supervisor.control import Control
 from prefork.supervisor.lifecycle import Lifecycle
@@ -125,4 +126,4 @@ class Supervisor:
 
 def _source(orders: Orders) -> Source:
     singles = Singles(orders.singles)
-    return Shelves(singles, Repository(orders.repositories)) if orders.repositories else singles
+    return Shelves(singles, Repository(orders.repositories, known())) if orders.repositories else singles

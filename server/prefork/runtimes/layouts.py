@@ -1,0 +1,8 @@
+"""Folders that say themselves what they hold, in files of other servers and tools."""
+
+from __future__ import annotations
+
+from prefork.runtimes.recognition import Layout
+
+LAYOUTS: tuple[Layout, ...] = ()
+"""Asked in turn, before a folder's other files are looked at."""

@@ -1,0 +1,58 @@
+"""What MODEL means: a class's import path, or the path of a saved model, whose runtime and host follow from what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from prefork.runtimes import table
+from prefork.runtimes.layouts import LAYOUTS
+from prefork.runtimes.recognition import Recognition, recognise
+from prefork.settings import Settings
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with what is to be served found out. Raises ModelLoadError for a path with no model that can be served."""
+    path = _path(settings)
+    if path is None or settings.repository:
+        return settings
+    found = recognise(path, settings.runtime, LAYOUTS)
+    if found.class_:
+        return msgspec.structs.replace(settings, model=found.class_, model_dir=str(found.path))
+    return _saved(settings, path, found)
+
+
+def _saved(settings: Settings, path: Path, found: Recognition) -> Settings:
+    runtime = table.find(found.runtime)
+    host, why = (runtime.host, runtime.why) if settings.host == "auto" else (settings.host, "that was asked for")
+    note = f"{found.path} is a model of the kind {runtime.name}; host: {host}, as {why}"
+    return msgspec.structs.replace(
+        settings,
+        model=str(found.path.resolve()),
+        model_dir="",
+        runtime=runtime.name,
+        host=host,
+        name=settings.name or found.name or _name(path),
+        version=found.version if found.version and settings.version == "1" else settings.version,
+        parameters={**found.parameters, **settings.parameters},
+        notes=(*settings.notes, note),
+    )
+
+
+def _path(settings: Settings) -> Path | None:
+    """The path that is meant; None for a class. What is there as Python code is a class, however its folder is called."""
+    said = settings.model
+    if not said:
+        return Path(settings.model_dir) if settings.model_dir else None
+    path = Path(said)
+    if "/" in said or settings.runtime:
+        return path
+    is_code = Path(f"{said}.py").exists() or (path / "__init__.py").exists()
+    return path if path.exists() and not is_code else None
+
+
+def _name(path: Path) -> str:
+    """The model's: the file's without its suffix, or the folder's."""
+    path = path.resolve()
+    return path.name if path.is_dir() else path.name.removesuffix(path.suffix)
