@@ -333,3 +333,16 @@ def test_triton_client_controls_the_repository(tmp_path, models):
         client.unload_model("one", headers=OPERATOR)
         assert not client.is_model_ready("one")
         client.close()
+
+
+def test_what_instances_hold_is_in_the_metrics(tmp_path, models):
+    """/metrics has each version's processes and their memory while they are there, and no line for one that is unloaded."""
+    with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:
+        assert load(client, "one").status_code == 200
+        page = client.get("/metrics").text
+        assert 'prefork_instances{model="one",version="1"} 1.0\n' in page
+        for name in ("prefork_instance_resident_bytes", "prefork_instance_proportional_bytes"):
+            (line,) = [each for each in page.splitlines() if each.startswith(f"{name}{{")]
+            assert float(line.split()[-1]) > 1 << 20
+        assert unload(client, "one").status_code == 200
+        assert "prefork_instances{" not in client.get("/metrics").text

@@ -16,7 +16,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "swaps": lambda: swaps.measure(30),
     "reloads": lambda: swaps.reloads(20),
     "cost": lambda: f"{cost.measure(3, 3)}\n{cost.throughput(30)}",
-    "queueing": lambda: queueing.measure(3000),
+    "queueing": lambda: queueing.measure(10.0),
     "batching": lambda: queueing.batching(2000),
     "crashes": lambda: crashes.measure(100),
 }

@@ -145,6 +145,21 @@ PROPORTIONAL = Family(
     "The same with each shared page divided among those who share it, so that the processes can be added up.",
     ("process",),
 )
+INSTANCES = Family(
+    "prefork_instances",
+    "gauge",
+    "Processes at this moment that are a version of a model, ready or not; 0 of them is no line.",
+    ("model", "version"),
+)
+INSTANCES_RESIDENT = Family(
+    "prefork_instance_resident_bytes", "gauge", "Resident memory of these processes together.", ("model", "version")
+)
+INSTANCES_PROPORTIONAL = Family(
+    "prefork_instance_proportional_bytes",
+    "gauge",
+    "The same with each shared page divided among those who share it.",
+    ("model", "version"),
+)
 BUILD = Family(
     "prefork_build_info", "gauge", "Always 1, with the versions of Prefork and Python.", ("version", "python")
 )
@@ -170,6 +185,9 @@ FAMILIES = {
         DEATHS,
         RESIDENT,
         PROPORTIONAL,
+        INSTANCES,
+        INSTANCES_RESIDENT,
+        INSTANCES_PROPORTIONAL,
         DROPPED,
         BUILD,
     )

@@ -39,7 +39,12 @@ _LEAST = 64
 
 
 class Ledger:
-    """The accounts: number 0 is the arbiter's, the others are for workers."""
+    """The accounts: number 0 is the arbiter's, the others are for workers.
+
+    run_dir: the folder where processes that have no account are recorded, the models'; empty where there are none.
+    """
+
+    run_dir = ""
 
     def __init__(self, accounts: int = 8, words: int = WORDS) -> None:
         self._words = words

@@ -154,3 +154,9 @@ def _of_now(ledger: Ledger) -> Iterator[tuple[Family, list[tuple[Labels, list[fl
     memory = list(processes.memory(ledger))
     yield families.RESIDENT, [({"process": name}, [float(resident)]) for name, resident, _ in memory]
     yield families.PROPORTIONAL, [({"process": name}, [float(shared)]) for name, _, shared in memory if shared]
+    serving = processes.instances(ledger.run_dir) if ledger.run_dir else {}
+    for at, family in enumerate((families.INSTANCES, families.INSTANCES_RESIDENT, families.INSTANCES_PROPORTIONAL)):
+        yield (
+            family,
+            [({"model": model, "version": number}, [float(held[at])]) for (model, number), held in serving.items()],
+        )

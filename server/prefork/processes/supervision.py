@@ -37,6 +37,7 @@ class Supervision:
         """Make the run directory and start. Raises SettingError."""
         if self._app.is_hosted:
             self._app.run_directory.open()
+            self._app.ledger.run_dir = self._app.run_directory.path
             self._process.keep()
 
     def keep(self) -> None:

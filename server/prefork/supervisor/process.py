@@ -102,7 +102,7 @@ class InstanceProcess:
             os.close(out_end)
             os.close(err_end)
             theirs.close()
-        self._known.add(self.pid)
+        self._known.add(self.pid, f"{task.charge.config.name}/{task.charge.version}")
         prefix = f"[{task.label}] "
         self._outputs = [Output(each, Lines(prefix, report, self._tail), loop) for each in (out, err)]
         self._talk = Conversation(ours, self._heard)

@@ -1,7 +1,7 @@
 """The processes that a supervisor has started, also on disk, so that the next one can end what this one leaves behind.
 
 RUN_DIR/instances/<pid> holds the word for the machine's start and the process's own start: together they tell it from another
-one that has its id by then. A descendant that has left its group is known by the mark in its environment.
+one that has its id by then. A second line is the model and version that it serves, for the metrics. A descendant that has left its group is known by the mark in its environment.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Roster:
     def __contains__(self, pid: object) -> bool:
         return pid in self._pids
 
-    def add(self, pid: int) -> None:
-        """One was started."""
+    def add(self, pid: int, serves: str = "") -> None:
+        """One was started. serves: `model/version`, of an instance."""
         self._pids.add(pid)
         found = kernel.fields(pid)
         self._folder.mkdir(exist_ok=True)
-        (self._folder / str(pid)).write_text(f"{self._boot} {found.start if found else 0}\n")
+        (self._folder / str(pid)).write_text(f"{self._boot} {found.start if found else 0}\n{serves}\n")
 
     def discard(self, pid: int) -> None:
         """One was reaped."""
@@ -64,7 +64,7 @@ class Roster:
 
     def _is_ours(self, record: Path) -> bool:
         """Whether the session that the record names still is what it was, if there is anything of it."""
-        boot, _, start = record.read_text().strip().partition(" ")
+        boot, _, start = record.read_text().partition("\n")[0].partition(" ")
         if boot != self._boot:
             return False
         found = kernel.fields(int(record.name))
