@@ -336,6 +336,23 @@ def test_streams_pass_through(cls):
     assert [[part.value.tolist() for part in reply.answers] for reply in history.replies] == [[[0], [0]], [[1], [2]]]
 
 
+@pytest.mark.parametrize("cls", [Streams, StreamsInDisguise])
+def test_a_part_is_not_kept_back(monkeypatch: pytest.MonkeyPatch, cls):
+    """The first part of a stream goes out before the second is computed, whether or not the stream could be foreseen."""
+    clock, policy, ask = begin()
+    ask.spec = local(cls(clock)).spec
+    one = ask(0.0)
+    answer, times = one.reply.answer, []
+
+    def timed(part: Payload, *, last: bool) -> None:
+        times.append(clock.now)
+        answer(part, last=last)
+
+    monkeypatch.setattr(one.reply, "answer", timed)
+    History(cls(clock), clock, policy, one)
+    assert times[1] - times[0] == 1.0
+
+
 def test_a_stream_that_nobody_reads_is_closed():
     """The generator of a client that hangs up is closed at its next part."""
     clock, policy, ask = begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 import time
 
 import msgspec
@@ -365,7 +366,7 @@ def _objects(shape, at, size):
 
 def _request(value):
     packed = (int(Kind.JSON), value, "predict", None, None, None, None, None, False)
-    return msgspec.msgpack.encode((packed, 0.0, math.inf))
+    return struct.pack("<dd", 0.0, math.inf) + msgspec.msgpack.encode(packed)
 
 
 def test_arrays_within_themselves():

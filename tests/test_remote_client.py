@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from instance_process import InstanceProcess
-from prefork.errors import DeadlineExceeded, PayloadTooLarge, PreforkError, Unavailable
+from prefork.errors import DeadlineExceeded, NotImplementedHere, PayloadTooLarge, PreforkError, Unavailable
 from prefork.frames.codec import encode_answer
-from prefork.frames.layout import ANSWER, LAST, PREFIX
+from prefork.frames.layout import ANSWER, END, LAST, PREFIX
 from prefork.payload import Kind, ModelSpec, Payload
 from prefork.remote import Card, RemoteInstance
 from prefork.remote.talk import was_read
@@ -25,9 +25,9 @@ ANSWERED = encode_answer(Payload(Kind.TEXT, "well")).whole(LAST)
 MOST = 1 << 20
 
 
-@pytest.fixture(params=["thread", "loop"])
+@pytest.fixture(params=["thread", "loop", "only"])
 def ask(request):
-    """Asks an instance and gives the answers' values: on a thread, or on an event loop."""
+    """Asks an instance and gives the answers' values: on a thread, on an event loop, or there for the only answer."""
 
     def on_thread(instance, asked):
         return [answer.value for answer in instance.infer(asked)]
@@ -36,6 +36,11 @@ def ask(request):
         async with aclosing(instance.infer_async(asked)) as answers:
             return [answer.value async for answer in answers]
 
+    async def for_one(instance, asked):
+        return [(await instance.answer_async(asked)).value]
+
+    if request.param == "only":
+        return lambda instance, asked: asyncio.run(for_one(instance, asked))
     if request.param == "thread":
         return on_thread
     return lambda instance, asked: asyncio.run(on_loop(instance, asked))
@@ -137,7 +142,7 @@ def test_nonsense(tmp_path, ask, data):
 
 def test_no_payload(tmp_path, ask):
     """A frame whose content is no answer is an error that says so."""
-    data = PREFIX.pack(ANSWER, LAST, 0, 1, 0) + b"\x01"
+    data = PREFIX.pack(ANSWER, LAST, 0, 40, 0) + b"\x01" * 40
     with Far(tmp_path / "s", saying(data)) as far, pytest.raises(PreforkError, match="sent what is no answer"):
         ask(far.instance(), Payload(Kind.TEXT, "x"))
 
@@ -157,6 +162,40 @@ def test_moved(tmp_path, ask):
     with Far(tmp_path / "s", answer):
         instance = RemoteInstance(lambda _level: paths.pop(0), CARD)
         assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+
+
+@pytest.mark.parametrize("known", ["s", "gone"])
+def test_known(tmp_path, ask, known):
+    """Where the process was last is tried first; when nobody is there any more, or goes unasked, the address is asked for."""
+    asked_for = []
+
+    def address(_level):
+        asked_for.append(str(tmp_path / "s"))
+        return asked_for[-1]
+
+    with Far(tmp_path / "s", unread, answer, answer):
+        instance = RemoteInstance(address, CARD, known=str(tmp_path / known))
+        assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+        assert len(asked_for) == (1 if known == "s" else 2)
+        assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+        assert len(asked_for) == (1 if known == "s" else 3)
+
+
+@pytest.mark.parametrize(("answers", "count"), [(0, "none"), (2, "several")])
+def test_not_one_answer(tmp_path, answers, count):
+    """Who asks for the only answer is told, with status 500, of a model that gives none, or several."""
+    part = encode_answer(Payload(Kind.TEXT, "part")).whole()
+    with Far(tmp_path / "s", saying(part * answers + PREFIX.pack(END, 0, 0, 0, 0))) as far:
+        with pytest.raises(NotImplementedHere, match=f"it produced {count}") as caught:
+            asyncio.run(far.instance().answer_async(Payload(Kind.TEXT, "x")))
+        assert caught.value.status == 500
+
+
+def test_only_answer_in_two_frames(tmp_path):
+    """The only answer may come apart from the end."""
+    part = encode_answer(Payload(Kind.TEXT, "part")).whole()
+    with Far(tmp_path / "s", saying(part + PREFIX.pack(END, 0, 0, 0, 0))) as far:
+        assert asyncio.run(far.instance().answer_async(Payload(Kind.TEXT, "x"))).value == "part"
 
 
 def test_long_path(tmp_path, ask, monkeypatch):
@@ -202,7 +241,8 @@ def test_deadline(tmp_path):
         gate.set()
 
 
-def test_given_up_on_a_loop(tmp_path):
+@pytest.mark.parametrize("verb", ["infer", "answer"])
+def test_given_up_on_a_loop(tmp_path, verb):
     """A request that is given up on an event loop hangs up, and is told whether the model had begun."""
     heard = []
 
@@ -214,9 +254,10 @@ def test_given_up_on_a_loop(tmp_path):
         asked = Payload(Kind.TEXT, "x")
 
         async def give_up():
-            answers = far.instance().infer_async(asked)
+            instance = far.instance()
+            waited = instance.answer_async(asked) if verb == "answer" else anext(instance.infer_async(asked))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(answers), 0.2)
+                await asyncio.wait_for(waited, 0.2)
 
         asyncio.run(give_up())
         assert asked.begun

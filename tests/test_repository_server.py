@@ -57,6 +57,16 @@ def test_everything_is_loaded_at_the_start_and_nobody_may_change_it(tmp_path, mo
         assert "explicit model load / unload is not allowed" in load(client, "one").json()["error"]
 
 
+def test_what_a_model_raises_is_in_the_log_once(tmp_path, models):
+    """The model's process logs the traceback; the worker that was asked adds one line with the path and the message."""
+    add(models, "bad", "class Model:\n    def predict(self, X):\n        raise RuntimeError('no such luck')\n")
+    with repository_server(tmp_path) as server, server.client() as client:
+        assert ask(client, "bad").status_code == 500
+        wait_until(lambda: "RuntimeError: no such luck" in server.log, "the traceback")
+        wait_until(lambda: "/v2/models/bad/infer: the model raised: no such luck" in server.log, "the worker's line")
+        assert server.log.count("Traceback") == 1
+
+
 def test_under_explicit_control_models_come_and_go(tmp_path, models):
     """Nothing is loaded unasked; a load answers when the model can be asked, an unload when its process is gone."""
     with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:

@@ -27,6 +27,8 @@ class Complaints:
         where = (request.method, request.path)
         if not isinstance(error, PreforkError):
             log.error("%s %s failed inside the server", *where, exc_info=error)
+        elif isinstance(error, ModelFailed) and error.is_logged:
+            log.error("%s %s: the model raised: %s", *where, error)
         elif isinstance(error, ModelFailed):
             log.error("%s %s: the model raised", *where, exc_info=error.__cause__ or error)
         elif isinstance(error, Unavailable):

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 
 class PreforkError(Exception):
-    """A failure with an HTTP status, a machine-readable reason and a sentence for a person."""
+    """A failure with an HTTP status, a machine-readable reason and a sentence for a person.
+
+    is_logged: whether its traceback is in the log already, where it came from another process.
+    """
 
     status = 500
     reason = "MICROSERVICE_INTERNAL_ERROR"
+    is_logged = False
 
     def __init__(self, message: str, *, status: int | None = None, reason: str | None = None) -> None:
         super().__init__(message)

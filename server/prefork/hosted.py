@@ -106,7 +106,8 @@ class Hosted:
         except (OSError, msgspec.MsgspecError):
             raise self._refusal(name, version) from None
         # Who asked for the latest is content with what is the latest when a copy has gone meanwhile.
-        instance = RemoteInstance(partial(self._address, name, version), card)
+        at = f"{self._root}{name}/{copy}.sock"
+        instance = RemoteInstance(partial(self._address, name, version), card, known=at)
         metadata = PreforkError(card.trouble) if card.trouble else card.metadata
         served = Served(instance, metadata, card.described, card.config, is_counted=True)
         self._served[name, version] = (copy, served)

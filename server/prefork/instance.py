@@ -5,6 +5,7 @@ An answer is a stream; one answer is a stream of length one. LocalInstance is th
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn, Protocol
@@ -131,6 +132,11 @@ class LocalInstance:
             self._model.close()
         except Exception:
             log.exception("close() of the model failed")
+
+
+def gives_more(answers: Iterator[Payload]) -> bool:
+    """Whether the answers, of which the first has come, are a generator's, of a model that says only now that it streams."""
+    return inspect.isgenerator(getattr(answers, "gi_yieldfrom", None))
 
 
 def _fail(error: BaseException, request: Payload) -> NoReturn:

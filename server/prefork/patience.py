@@ -62,8 +62,8 @@ class Patience:
 
     def __init__(self, client: Client, deadline: float) -> None:
         self._client = client
-        self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self.is_gone = client.is_gone
         self.is_late = False

@@ -209,11 +209,14 @@ class Service:
             raise
 
     async def _ask_async(self, request: Request, call: Call) -> Response:
-        answers = call.instance.infer_async(call.payload)
         if call.event is None:
-            answer = await only_async(answers)
+            ask = getattr(call.instance, "answer_async", None)
+            answer = await (
+                ask(call.payload) if ask is not None else only_async(call.instance.infer_async(call.payload))
+            )
             self._answered(request, call, answer)
             return call.encode(answer)
+        answers = call.instance.infer_async(call.payload)
         first = await anext(answers, None)
         request.times.append(clock())
         event = partial(self._event, call)
@@ -361,7 +364,10 @@ def _event_stream(stream: Iterator[bytes] | AsyncIterator[bytes]) -> Response:
 
 def last_event(error: Exception) -> bytes:
     """The event with which a stream breaks off; what went wrong is logged."""
-    log.error("a stream broke off", exc_info=error.__cause__ or error)
+    if isinstance(error, PreforkError) and error.is_logged:
+        log.error("a stream broke off: %s", error)
+    else:
+        log.error("a stream broke off", exc_info=error.__cause__ or error)
     return stream_error(error if isinstance(error, PreforkError) else PreforkError(str(error)))
 
 

@@ -12,12 +12,12 @@ def only(answers: Iterator[Any]) -> Any:
     """The one answer. Raises NotImplementedHere, with status 500, where there are none or several."""
     first = next(answers, None)
     if first is None:
-        raise _wrong_count("none")
+        raise wrong_count("none")
     if next(answers, None) is not None:
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-        raise _wrong_count("several")
+        raise wrong_count("several")
     return first
 
 
@@ -25,14 +25,15 @@ async def only_async(answers: AsyncIterator[Any]) -> Any:
     """As `only`."""
     first = await anext(answers, None)
     if first is None:
-        raise _wrong_count("none")
+        raise wrong_count("none")
     if await anext(answers, None) is not None:
         await answers.aclose()  # type: ignore[attr-defined]
-        raise _wrong_count("several")
+        raise wrong_count("several")
     return first
 
 
-def _wrong_count(count: str) -> NotImplementedHere:
+def wrong_count(count: str) -> NotImplementedHere:
+    """The error where there are none, or several."""
     return NotImplementedHere(
         f"this endpoint expects the model to produce exactly 1 response, it produced {count}; use generate_stream",
         status=500,

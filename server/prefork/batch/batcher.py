@@ -21,7 +21,7 @@ from prefork.batch.merge import split
 from prefork.batch.plan import decide, limit
 from prefork.batch.sweep import Sweep
 from prefork.errors import BadAnswer, PreforkError
-from prefork.instance import Instance
+from prefork.instance import Instance, gives_more
 from prefork.model.reschedule import Reschedule
 from prefork.payload import Cost, Payload
 from prefork.repository.config import Batching
@@ -222,11 +222,12 @@ class Batcher:
         answers = self._inner.infer(ask.payload)
         try:
             first = next(answers, None)
-            # The only answer and the end go out together; a model that is known to stream is not kept waiting for that.
-            second = None if self._inner.spec.streams else next(answers, None)
+            # The only answer and the end go out together; the first of a stream is not kept until there is a second.
+            is_stream = self._inner.spec.streams or gives_more(answers)
+            second = None if is_stream else next(answers, None)
             if first is not None:
                 first.cost = _cost(ask, begun, ask.rows, _nanoseconds(self._clock() - begun), lead=True)
-                is_last = second is None and not self._inner.spec.streams
+                is_last = second is None and not is_stream
                 ask.reply.answer(first, last=is_last)
                 if is_last:
                     return

@@ -1,16 +1,18 @@
 """Payloads and errors as frames, and back.
 
-    REQUEST  [payload, when it was sent, its deadline], times in monotonic seconds
-    ANSWER   [payload, cost or nil, the request's meta as the model has left it, or nil]
+    REQUEST  f64 when it was sent  f64 its deadline, both in monotonic seconds, then the payload
+    ANSWER   u64 ns in the queue  u64 ns of computing  u64 rows of the batch  u32 its lead: 0, 1, or 2 where nothing of that is
+             known  u32 bytes of the payload, then the payload, then the request's meta as the model has left it, or nothing
     ERROR    [class, message, status, reason, headers]
 
-A payload is [kind, value, method, names, meta, parameters, tags, metrics, message]; of a RAW one whose message is its value,
-the message is `true`.
+All but the numbers in front is msgpack. A payload is [kind, value, method, names, meta, parameters, tags, metrics, message]; of a
+RAW one whose message is its value, the message is `true`.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,8 +21,9 @@ import numpy as np
 
 from prefork import errors
 from prefork.errors import BadAnswer, PreforkError
+from prefork.frames import plain
 from prefork.frames.layout import ANSWER, ERROR, REQUEST, BadFrame, Buffer, Frame
-from prefork.frames.values import Reader, Writer, encoded
+from prefork.frames.values import Reader, Writer, encoded, raw
 from prefork.payload import Cost, Feedback, Kind, Meta, NoMeta, Payload
 
 T = TypeVar("T")
@@ -33,6 +36,9 @@ _WANTED: dict[Kind, Any] = {
     Kind.MANY: (list,),
     Kind.FEEDBACK: (list,),
 }
+_TIMES = struct.Struct("<dd")
+_COST = struct.Struct("<QQQII")
+_NO_COST = (0, 0, 0, 2)
 _KINDS = {int(kind): kind for kind in Kind}
 _FEEDBACK: tuple[type | tuple[type, ...], ...] = (np.ndarray, list, (int, float), np.ndarray, (int, type(None)))
 _OPTIONAL: tuple[tuple[type, ...], ...] = tuple((each, type(None)) for each in (list, dict, dict, dict, list))
@@ -57,14 +63,16 @@ class Answered(NamedTuple):
 
 def encode_request(payload: Payload, sent: float = 0.0, deadline: float = math.inf, *, whole: bool = True) -> Frame:
     """The frame of a request. whole: with its message. Raises BadAnswer for a value that no protocol makes."""
-    writer = Writer()
-    packed = _packed(payload, writer, whole=whole)
-    return Frame(REQUEST, encoded((packed, sent, deadline)), writer.buffers)
+    packed, buffers = _payload(payload, whole=whole)
+    return Frame(REQUEST, _TIMES.pack(sent, deadline) + packed, buffers)
 
 
 def decode_request(head: Buffer, buffers: memoryview) -> Asked:
     """What `encode_request` was given; arrays are views of the buffers. Raises BadFrame."""
-    return _total(_asked, Reader(buffers).value(head))
+    if len(head) < _TIMES.size:
+        raise BadFrame("there are no times")
+    sent, deadline = _TIMES.unpack_from(head)
+    return Asked(_read(head[_TIMES.size :], buffers), sent, deadline)
 
 
 def encode_answer(payload: Payload, meta: Any = None) -> Frame:
@@ -72,16 +80,31 @@ def encode_answer(payload: Payload, meta: Any = None) -> Frame:
 
     meta: the request's, as the model has left it. Raises BadAnswer naming a type that no protocol has a form for.
     """
-    writer = Writer()
     cost = payload.cost
-    counted = None if cost is None else (cost.queue_ns, cost.compute_ns, cost.batch, cost.lead)
-    left = _left(meta, writer) if isinstance(meta, Meta | NoMeta) and meta else None
-    return Frame(ANSWER, encoded((_packed(payload, writer, whole=True), counted, left)), writer.buffers)
+    counted = _NO_COST if cost is None else (cost.queue_ns, cost.compute_ns, cost.batch, cost.lead)
+    if meta and isinstance(meta, Meta | NoMeta):
+        writer = Writer()
+        packed = encoded(_packed(payload, writer, whole=True))
+        return Frame(ANSWER, _COST.pack(*counted, len(packed)) + packed + encoded(_left(meta, writer)), writer.buffers)
+    packed, buffers = _payload(payload, whole=True)
+    return Frame(ANSWER, _COST.pack(*counted, len(packed)) + packed, buffers)
 
 
 def decode_answer(head: Buffer, buffers: memoryview) -> Answered:
     """What `encode_answer` was given. Raises BadFrame."""
-    return _total(_answered, Reader(buffers).value(head))
+    if len(head) < _COST.size:
+        raise BadFrame("there is no cost")
+    queue_ns, compute_ns, batch, lead, size = _COST.unpack_from(head)
+    end = _COST.size + size
+    payload = _read(head[_COST.size : end], buffers)
+    if lead <= 1:
+        payload.cost = Cost(queue_ns, compute_ns, batch, lead == 1)
+    if len(head) == end:
+        return Answered(payload, None)
+    meta = Reader(buffers).value(head[end:])
+    if not isinstance(meta, dict):
+        raise BadFrame("the meta is no object")
+    return Answered(payload, meta)
 
 
 def encode_error(error: PreforkError) -> Frame:
@@ -110,6 +133,31 @@ def decode_error(head: Buffer) -> PreforkError:
     found = kind.__new__(kind)
     PreforkError.__init__(found, message, status=status, reason=reason)  # some say their message themselves
     found.headers = tuple(headers)
+    return found
+
+
+def _payload(payload: Payload, *, whole: bool) -> tuple[bytes, list[Buffer]]:
+    """A payload, and its arrays' bytes."""
+    key = plain.key(payload, whole=whole)
+    if key is not None:
+        packed = plain.known(key)
+        if packed is not None:
+            value = payload.value
+            return packed, [raw(value)] if payload.kind is Kind.TENSOR else [raw(each) for each in value.values()]
+    writer = Writer()
+    packed = encoded(_packed(payload, writer, whole=whole))
+    if key is not None:
+        plain.remember(key, packed)
+    return packed, writer.buffers
+
+
+def _read(packed: Buffer, buffers: memoryview) -> Payload:
+    """What `_payload` was given."""
+    found = plain.read(packed, buffers)
+    if found is None:
+        reader = Reader(buffers)
+        found = _total(_unpacked, reader.value(packed))
+        plain.learn(packed, found, reader.places)
     return found
 
 
@@ -168,26 +216,6 @@ def _total(make: Callable[[Any], T], found: Any) -> T:
         raise
     except Exception as error:  # noqa: BLE001 - there are many ways for a value to be no payload
         raise BadFrame(f"this is no payload: {type(error).__name__}: {error}") from None
-
-
-def _asked(found: Any) -> Asked:
-    packed, sent, deadline = found
-    if not isinstance(sent, float) or not isinstance(deadline, float):
-        raise BadFrame("a time is no number")
-    return Asked(_unpacked(packed), sent, deadline)
-
-
-def _answered(found: Any) -> Answered:
-    packed, counted, meta = found
-    payload = _unpacked(packed)
-    if counted is not None:
-        queue_ns, compute_ns, batch, lead = counted
-        if not all(isinstance(each, int) for each in counted):
-            raise BadFrame("this is no cost")
-        payload.cost = Cost(queue_ns, compute_ns, batch, bool(lead))
-    if not isinstance(meta, dict | None):
-        raise BadFrame("the meta is no object")
-    return Answered(payload, meta)
 
 
 def _unpacked(packed: Any) -> Payload:

@@ -78,7 +78,10 @@ class Frame:
         self.kind = kind
         self.head = head
         self.buffers = buffers
-        self.size = sum(padded(len(each)) for each in buffers)
+        size = 0
+        for each in buffers:
+            size += padded(len(each))
+        self.size = size
 
     def inline(self, flags: int = 0) -> list[Buffer]:
         """The whole of it, in pieces that are sent one behind the other; a small one is one piece."""

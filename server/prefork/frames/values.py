@@ -105,25 +105,28 @@ class Writer:
         name = _name(array.dtype)
         if name is None:
             return self._objects(array)
-        raw: Buffer
-        if array.nbytes <= _COPIED:
-            raw = array.tobytes()
-        else:
-            flat: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            raw = memoryview(flat)
-        return _Ext(_ARRAY, _encode((name, array.shape, self._add(raw), len(raw))))
+        data = raw(array)
+        return _Ext(_ARRAY, _encode((name, array.shape, self._add(data), len(data))))
 
     def _objects(self, array: np.ndarray[Any, Any]) -> Any:
         if array.dtype != object:
             raise BadAnswer(f"the answer holds an array of {array.dtype}, which JSON has no form for")
-        raw = encoded(self._plain(array.reshape(-1).tolist()))
-        return _Ext(_OBJECTS, _encode((array.shape, self._add(raw), len(raw))))
+        data = encoded(self._plain(array.reshape(-1).tolist()))
+        return _Ext(_OBJECTS, _encode((array.shape, self._add(data), len(data))))
 
-    def _add(self, raw: Buffer) -> int:
+    def _add(self, data: Buffer) -> int:
         at = self._at
-        self.buffers.append(raw)
-        self._at += padded(len(raw))
+        self.buffers.append(data)
+        self._at += padded(len(data))
         return at
+
+
+def raw(array: np.ndarray[Any, Any]) -> Buffer:
+    """The bytes of an array without objects, in C order."""
+    if array.nbytes <= _COPIED:
+        return array.tobytes()
+    flat: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 def encoded(value: Any) -> bytes:
@@ -137,10 +140,14 @@ def encoded(value: Any) -> bytes:
 
 
 class Reader:
-    """Values out of a head and the buffers beside it; arrays are views of those. Raises BadFrame, and nothing else."""
+    """Values out of a head and the buffers beside it; arrays are views of those. Raises BadFrame, and nothing else.
+
+    places: dtype, shape and beginning of each array that was read, but for those of objects.
+    """
 
     def __init__(self, buffers: memoryview) -> None:
         self._buffers = buffers
+        self.places: list[tuple[np.dtype[Any], list[int], int]] = []
         self._seen: set[int] = set()
 
     def value(self, head: Buffer) -> Any:
@@ -164,6 +171,7 @@ class Reader:
         if _count(shape) * dtype.itemsize != size:
             raise BadFrame(f"an array of shape {str(shape)[:80]} and dtype {dtype} is no {size} bytes")
         part = self._part(at, size)
+        self.places.append((dtype, shape, at))
         if not size:
             return np.empty(shape, dtype)
         return np.frombuffer(part, dtype).reshape(shape)

@@ -91,7 +91,7 @@ class AsyncHost:
             give_up(error)
         self._pause()
 
-    def _begin(self, sock: socket.socket) -> None:
+    def _begin(self, sock: socket.SocketType) -> None:
         sock.setblocking(False)  # noqa: FBT003 - the signature is socket's
         task = self._loop.create_task(self._serve(Peer(sock, self.mappings, self._limits.frame)))
         self._tasks.add(task)

@@ -100,7 +100,7 @@ class SocketIntake:
                 return ask
         return None
 
-    def _accepted(self, seconds: float | None) -> socket.socket | None:
+    def _accepted(self, seconds: float | None) -> socket.SocketType | None:
         try:
             return self._doors.take(seconds)
         except Short:

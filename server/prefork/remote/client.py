@@ -20,8 +20,9 @@ from prefork.frames.layout import BadFrame
 from prefork.payload import ModelSpec, Payload
 from prefork.remote import blocking, onloop
 from prefork.remote.charge import Card
-from prefork.remote.talk import Died, Talk, was_read
+from prefork.remote.talk import UNHEARD, Died, Talk, was_read
 from prefork.remote.wire import Cut
+from prefork.single import wrong_count
 
 _TRIES = 3
 """How often a request is sent of which the model has seen nothing: its process had just gone."""
@@ -29,7 +30,6 @@ _TRIES = 3
 _KIND = (int(socket.AF_UNIX), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 _LONGEST_PATH = 100
 _SOON = (("Retry-After", "1"),)
-_UNHEARD = (ConnectionResetError, BrokenPipeError)
 _DEAD = (Died, Cut, BadFrame)
 _LEAST = 0.001
 """Seconds; a timeout of none would mean another kind of socket."""
@@ -39,20 +39,22 @@ class RemoteInstance:
     """A model in other processes.
 
     address: where its socket is now, for a level of priority (0 where there are none); it may raise PreforkError.
-    most: bytes of an answer's tensors.
+    most: bytes of an answer's tensors. known: where it was when its card was read, which is tried before the address is asked for.
     """
 
     is_async = True
     tells_cost = True
     """Whether each answer has its cost."""
 
-    def __init__(self, address: Callable[[int], str], card: Card, most: int = 1 << 32) -> None:
+    def __init__(self, address: Callable[[int], str], card: Card, most: int = 1 << 32, known: str = "") -> None:
         self._address = address
         self._card = card
         self._most = most
+        self._raw = card.spec.raw
         self._arenas = Arenas()
         batching = card.config.batching
         self._policy = batching if batching is not None and batching.priority_levels else None
+        self._known = "" if self._policy is not None else known
 
     @property
     def spec(self) -> ModelSpec:
@@ -74,7 +76,7 @@ class RemoteInstance:
                     if answer is not None:
                         yield answer
                         del answer
-            except _UNHEARD:
+            except UNHEARD:
                 self._retry(talk)
             except TimeoutError:
                 raise _late(sock) from None
@@ -85,19 +87,47 @@ class RemoteInstance:
             finally:
                 talk.leave(sock, request)
 
+    async def answer_async(self, request: Payload) -> Payload:
+        """The only answer, on the running event loop. Raises PreforkError; where there are none or several, of status 500."""
+        talk = self._talk(request)
+        found: Payload | None = None
+        while True:
+            sock = self._connect(talk, request)
+            try:
+                if not talk.begin(sock):
+                    await talk.send_async(sock)
+                while not talk.is_over:
+                    answer = talk.took(await onloop.frame(sock, talk.incoming))
+                    if answer is not None:
+                        if found is not None:
+                            raise wrong_count("several")
+                        found = answer
+            except UNHEARD:
+                self._retry(talk)
+            except _DEAD:
+                raise self._died() from None
+            else:
+                break
+            finally:
+                talk.leave(sock, request)
+        if found is None:
+            raise wrong_count("none")
+        return found
+
     async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
         """The answers as they come, on the running event loop. Raises PreforkError only."""
         talk = self._talk(request)
         while True:
             sock = self._connect(talk, request)
             try:
-                await talk.send_async(sock)
+                if not talk.begin(sock):
+                    await talk.send_async(sock)
                 while not talk.is_over:
                     answer = talk.took(await onloop.frame(sock, talk.incoming))
                     if answer is not None:
                         yield answer
                         del answer
-            except _UNHEARD:
+            except UNHEARD:
                 self._retry(talk)
             except _DEAD:
                 raise self._died() from None
@@ -119,8 +149,7 @@ class RemoteInstance:
         self._arenas.close()
 
     def _talk(self, request: Payload) -> Talk:
-        whole = request.method in self._card.spec.raw
-        frame = encode_request(request, time.monotonic(), request.deadline, whole=whole)
+        frame = encode_request(request, time.monotonic(), request.deadline, whole=request.method in self._raw)
         return Talk(frame, request, self._arenas, self._most)
 
     def _retry(self, talk: Talk) -> None:
@@ -129,32 +158,45 @@ class RemoteInstance:
             raise self._died() from None
         talk.again()
 
-    def _connect(self, talk: Talk, request: Payload) -> socket.socket:
+    def _connect(self, talk: Talk, request: Payload) -> socket.SocketType:
         talk.prepare()
         try:
-            return self._connected(request)
+            if self._known and talk.tries == 1:
+                sock = self._connected(self._known)
+                if sock is not None:
+                    return sock
+            return self._found(request)
         except BaseException:
             talk.put_back()
             raise
 
-    def _connected(self, request: Payload) -> socket.socket:
+    def _found(self, request: Payload) -> socket.SocketType:
         urgency = level(request.parameters or {}, self._policy) if self._policy is not None else 0
         for _ in range(_TRIES):
-            path = self._address(urgency)
-            sock = socket.socket(*_KIND)
-            try:
-                _connect(sock, path)
-            except (FileNotFoundError, ConnectionRefusedError):  # that version has just gone: look again
-                sock.close()
-            except BlockingIOError:
-                sock.close()
-                raise self._full() from None
-            except OSError as error:
-                sock.close()
-                raise self._unavailable(f"cannot be reached: {error}") from None
-            else:
+            sock = self._connected(self._address(urgency))
+            if sock is not None:
                 return sock
         raise self._unavailable("is not there at this moment")
+
+    def _connected(self, path: str) -> socket.SocketType | None:
+        """A connection; None when there is nobody any more."""
+        # A socket without the part that is written in Python. It is looked up now: gevent may have put its own there.
+        sock = socket.SocketType(*_KIND)
+        try:
+            if len(path) <= _LONGEST_PATH:
+                sock.connect(path)
+            else:
+                _connect_through_folder(sock, path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            sock.close()
+            return None
+        except BlockingIOError:
+            sock.close()
+            raise self._full() from None
+        except OSError as error:
+            sock.close()
+            raise self._unavailable(f"cannot be reached: {error}") from None
+        return sock
 
     def _full(self) -> Unavailable:
         return self._unavailable("has as many requests waiting as it takes (max_queue)")
@@ -168,10 +210,7 @@ class RemoteInstance:
         return error
 
 
-def _connect(sock: socket.socket, path: str) -> None:
-    if len(path) <= _LONGEST_PATH:
-        sock.connect(path)
-        return
+def _connect_through_folder(sock: socket.SocketType, path: str) -> None:
     folder, name = os.path.split(path)
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -180,11 +219,11 @@ def _connect(sock: socket.socket, path: str) -> None:
         os.close(descriptor)
 
 
-def _limit(sock: socket.socket, deadline: float) -> None:
+def _limit(sock: socket.SocketType, deadline: float) -> None:
     sock.settimeout(None if deadline == math.inf else max(_LEAST, deadline - time.monotonic()))
 
 
-def _late(sock: socket.socket) -> PreforkError:
+def _late(sock: socket.SocketType) -> PreforkError:
     if was_read(sock):
         return DeadlineExceeded("the model did not answer in the time for this request")
     error = Unavailable("the time for this request was up before the model was free for it")

@@ -9,12 +9,16 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 log = logging.getLogger("prefork")
 
 BREATH = 0.05
 """Seconds that are waited when there are no descriptors: whoever has some gives them back."""
+
+_ACCEPTED = (int(socket.AF_UNIX), int(socket.SOCK_STREAM), 0)
+_new_socket = socket.SocketType
+"""As `socket.socket`, without its part in Python, which is nothing that is needed here."""
 
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _SHUT = select.EPOLLHUP | select.EPOLLERR
@@ -30,9 +34,10 @@ class Doors:
     """
 
     def __init__(self, listeners: Sequence[socket.socket], wake: int = -1) -> None:
-        self._listeners = listeners
+        self._listeners: Sequence[Any] = listeners
         self._poll = select.epoll()
         self._said = 0.0
+        self._was_there = False
         for each in listeners:
             self._poll.register(each, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         if wake >= 0:
@@ -42,20 +47,28 @@ class Doors:
         """What can be read when somebody may be there."""
         return self._poll.fileno()
 
-    def take(self, seconds: float | None = None) -> socket.socket | None:
+    def take(self, seconds: float | None = None) -> socket.SocketType | None:
         """The next connection, if one comes within so many seconds (None: for ever) and nobody wakes this. Raises OSError."""
+        if self._was_there:  # others are likely to be there as well: that spares a look at the doors
+            found = self.accept()
+            if found is not None:
+                return found
         events = self._poll.poll(seconds)
         if not events:
+            self._was_there = False
             return None
-        if any(event & _SHUT for _, event in events):
-            raise OSError(errno.EINVAL, "a listening socket is shut down")
-        return self.accept()
+        for _, event in events:
+            if event & _SHUT:
+                raise OSError(errno.EINVAL, "a listening socket is shut down")
+        found = self.accept()
+        self._was_there = found is not None
+        return found
 
-    def accept(self) -> socket.socket | None:
+    def accept(self) -> socket.SocketType | None:
         """A connection that waits; None when there is none. Raises OSError."""
         for each in self._listeners:
             try:
-                return each.accept()[0]
+                return _new_socket(*_ACCEPTED, each._accept()[0])  # noqa: SLF001 - what `accept` is made of
             except (BlockingIOError, ConnectionAbortedError):
                 continue
             except OSError as error:

@@ -15,10 +15,10 @@ class Hangups:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._poll = select.epoll()
-        self._watched: dict[int, tuple[socket.socket, Callable[[], object]]] = {}
+        self._watched: dict[int, tuple[socket.SocketType, Callable[[], object]]] = {}
         loop.add_reader(self._poll.fileno(), self._look)
 
-    def watch(self, sock: socket.socket, when_gone: Callable[[], object]) -> int:
+    def watch(self, sock: socket.SocketType, when_gone: Callable[[], object]) -> int:
         """Have that called, once, when the other side of the connection goes. The number is for `forget`."""
         descriptor = sock.fileno()
         if descriptor >= 0:
@@ -39,7 +39,7 @@ class Hangups:
                 found[1]()
 
 
-def is_gone(sock: socket.socket) -> bool:
+def is_gone(sock: socket.SocketType) -> bool:
     """Whether the other side of a connection has hung up, or this one is closed."""
     poll = select.poll()
     try:

@@ -6,7 +6,6 @@ whose time was up while it waited, is never computed.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import socket
 import threading
@@ -19,7 +18,7 @@ from typing import Any
 from prefork.errors import PreforkError
 from prefork.failure import failure
 from prefork.frames.arena import Mappings
-from prefork.instance import LocalInstance
+from prefork.instance import LocalInstance, gives_more
 from prefork.model.reschedule import Reschedule
 from prefork.payload import Cost, Payload
 from prefork.remote.doors import BREATH, Doors, Short, Wake, give_up
@@ -93,7 +92,7 @@ class Host:
             return
         run()
 
-    def _begin(self, sock: socket.socket) -> None:
+    def _begin(self, sock: socket.SocketType) -> None:
         peer = Peer(sock, self.mappings, self._limits.frame)
         if not peer.read():
             return
@@ -142,7 +141,7 @@ def answer(instance: LocalInstance, peer: Peer, limits: Limits) -> None:
             cost.compute_ns = time.monotonic_ns() - begun
             first.cost = cost
         second = None
-        if not is_stream and first is not None and not _gives_more(answers):
+        if not is_stream and first is not None and not gives_more(answers):
             second = next(answers, None)
             if second is None:
                 peer.only(first)
@@ -156,11 +155,6 @@ def answer(instance: LocalInstance, peer: Peer, limits: Limits) -> None:
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-
-
-def _gives_more(answers: Iterator[Payload]) -> bool:
-    """Whether the answers are a generator's, of a model that says only now that it streams."""
-    return inspect.isgenerator(getattr(answers, "gi_yieldfrom", None))
 
 
 def _stream(begin: tuple[Payload | None, ...], rest: Iterator[Payload], peer: Peer) -> None:

@@ -27,20 +27,16 @@ class Readiness:
         self._waiting: dict[int, asyncio.Future[None]] = {}
         loop.add_reader(self._poll.fileno(), self._look)
 
-    async def until_read(self, descriptor: int, *, again: bool) -> None:
-        """Until there is something to be read, or perhaps is. again: whether it was waited for on this connection before."""
+    def readable(self, descriptor: int, *, again: bool) -> asyncio.Future[None]:
+        """Done when there is something to be read, or perhaps is. again: whether it was waited for on this connection before."""
         future = self._waiting[descriptor] = self.loop.create_future()
         # A descriptor that is closed is forgotten by the kernel.
         (self._poll.modify if again else self._poll.register)(descriptor, _READ)
-        try:
-            await future
-        finally:
-            if self._waiting.get(descriptor) is future:
-                del self._waiting[descriptor]
+        return future
 
     def _look(self) -> None:
         for descriptor, _ in self._poll.poll(0):
-            future = self._waiting.get(descriptor)
+            future = self._waiting.pop(descriptor, None)
             if future is not None and not future.done():
                 future.set_result(None)
 
@@ -61,11 +57,11 @@ def readiness() -> Readiness:
     return found
 
 
-async def frame(sock: socket.socket, incoming: Incoming) -> Arrived:
+async def frame(sock: socket.SocketType, incoming: Incoming) -> Arrived:
     """The next frame. Raises Cut, BadFrame and OSError."""
     while (found := incoming.next()) is None:
         again, incoming.is_watched = incoming.is_watched, True
-        await readiness().until_read(sock.fileno(), again=again)
+        await readiness().readable(sock.fileno(), again=again)
         try:
             receive(sock, incoming)
         except BlockingIOError:
@@ -73,7 +69,7 @@ async def frame(sock: socket.socket, incoming: Incoming) -> Arrived:
     return found
 
 
-async def send(sock: socket.socket, parts: Sequence[Buffer], descriptor: int = -1) -> None:
+async def send(sock: socket.SocketType, parts: Sequence[Buffer], descriptor: int = -1) -> None:
     """All of it. Raises OSError."""
     while parts:
         try:
@@ -82,14 +78,14 @@ async def send(sock: socket.socket, parts: Sequence[Buffer], descriptor: int = -
             await _until_written(sock)
 
 
-async def _until_written(sock: socket.socket) -> None:
+async def _until_written(sock: socket.SocketType) -> None:
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
-    loop.add_writer(sock, _wake, woken)
+    loop.add_writer(sock.fileno(), _wake, woken)
     try:
         await woken
     finally:
-        loop.remove_writer(sock)
+        loop.remove_writer(sock.fileno())
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

@@ -17,7 +17,7 @@ from prefork.frames.layout import ARENA, END, KEPT, LAST, PREFIX, REQUEST, BadFr
 from prefork.payload import Payload
 from prefork.remote import blocking, onloop
 from prefork.remote.hangups import is_gone
-from prefork.remote.wire import FIRST, Arrived, Cut, Incoming, receive
+from prefork.remote.wire import FIRST, Arrived, Cut, Incoming, push, receive
 
 LARGE = 65_536
 READ_SECONDS = 1.0
@@ -39,7 +39,19 @@ class Peer:
     What ends in `_async` wants a socket that does not block, and the other ways to answer one that does.
     """
 
-    def __init__(self, sock: socket.socket, mappings: Mappings, most: int) -> None:
+    __slots__ = (
+        "_incoming",
+        "_is_begun",
+        "_lease",
+        "_mapping",
+        "_mappings",
+        "_room",
+        "_sending",
+        "asked",
+        "sock",
+    )
+
+    def __init__(self, sock: socket.SocketType, mappings: Mappings, most: int) -> None:
         self.sock = sock
         self.asked: Asked | None = None
         self._mappings = mappings
@@ -72,7 +84,7 @@ class Peer:
         try:
             while self.sock.fileno() >= 0:
                 again, self._incoming.is_watched = self._incoming.is_watched, True
-                await readiness.until_read(self.sock.fileno(), again=again)
+                await readiness.readable(self.sock.fileno(), again=again)
                 if self.looks():
                     return True
         except (OSError, Cut):
@@ -95,8 +107,9 @@ class Peer:
         except (BadFrame, ValueError, MemoryError) as error:
             self.fail(PreforkError(f"the request between the processes cannot be read: {error}"))
             raise Cut from None
-        self.asked.payload.cancelled = self.is_gone
-        self.asked.payload.deadline = self.asked.deadline
+        payload = self.asked.payload
+        payload.cancelled = self.is_gone
+        payload.deadline = self.asked.deadline
         return True
 
     @property
@@ -231,8 +244,12 @@ class Peer:
         return PREFIX.pack(END, self._kept(), 0, 0, 0)
 
     def _send_last(self, parts: list[Buffer]) -> None:
-        with self._sending, suppress(OSError):
-            blocking.send(self.sock, parts)
+        with self._sending:
+            try:
+                while parts:
+                    parts = push(self.sock, parts)
+            except OSError:
+                pass
         self.sock.close()
 
     async def _send_last_async(self, parts: list[Buffer]) -> None:

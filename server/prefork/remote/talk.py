@@ -7,7 +7,7 @@ import socket
 import struct
 import termios
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from prefork.errors import PreforkError
 from prefork.frames.arena import Arena, Arenas
@@ -15,10 +15,14 @@ from prefork.frames.codec import decode_answer, decode_error
 from prefork.frames.layout import ANSWER, ARENA, END, ERROR, KEPT, LAST, BadFrame, Buffer, Frame
 from prefork.payload import Payload
 from prefork.remote import blocking, onloop
-from prefork.remote.wire import Arrived, Cut, Incoming, receive
+from prefork.remote.wire import Arrived, Cut, Incoming, push, receive
 
 LARGE = 65_536
 """Bytes of buffers from which on an arena is cheaper than the socket."""
+
+
+UNHEARD = (BrokenPipeError, ConnectionResetError)
+"""What a side hears that sends to one which has gone before it has read everything."""
 
 
 class Died(Exception):
@@ -31,12 +35,27 @@ class Talk:
     It is prepared before there is a connection: that wakes the other side, which then finds the request there.
     """
 
+    __slots__ = (
+        "_arena",
+        "_arenas",
+        "_descriptor",
+        "_frame",
+        "_most",
+        "_parts",
+        "_request",
+        "has_answered",
+        "incoming",
+        "is_over",
+        "tries",
+    )
+
     def __init__(self, frame: Frame, request: Payload, arenas: Arenas, most: int) -> None:
         self._frame = frame
         self._request = request
         self._arenas = arenas
         self._most = most
         self._arena: Arena | None = None
+        self._descriptor = -1
         self._parts: list[Buffer] = []
         self.incoming = Incoming(most)
         self.tries = 1
@@ -45,11 +64,14 @@ class Talk:
 
     def prepare(self) -> None:
         """Put the request where the other side will find it."""
-        frame = self._frame
+        frame, arenas, self._descriptor = self._frame, self._arenas, -1
         is_large = frame.size > LARGE
-        arena = self._arena = (
-            self._arenas.take(frame.size if is_large else 0) if is_large or self._arenas.expects else None
-        )
+        if not (is_large or arenas.expects):
+            self._parts = frame.inline()
+            return
+        arena = self._arena = arenas.take(frame.size if is_large else 0)
+        if arena is not None:
+            self._descriptor = arena.descriptor
         if arena is None or not is_large:
             self._parts = frame.inline()
             return
@@ -69,18 +91,28 @@ class Talk:
         self.tries += 1
         self.incoming = Incoming(self._most)
 
-    def send(self, sock: socket.socket) -> None:
+    def send(self, sock: socket.SocketType) -> None:
         """Send the request, on a blocking socket. Raises OSError."""
         try:
             blocking.send(sock, self._parts, self._descriptor)
-        except (BrokenPipeError, ConnectionResetError):
+        except UNHEARD:
             self._hear(sock)
 
-    async def send_async(self, sock: socket.socket) -> None:
-        """Send the request, on a non-blocking one. Raises OSError."""
+    def begin(self, sock: socket.SocketType) -> bool:
+        """Send what a non-blocking socket takes at once; whether that is all. Raises OSError."""
+        try:
+            self._parts, self._descriptor = push(sock, self._parts, self._descriptor), -1
+        except BlockingIOError:
+            return False
+        except UNHEARD:
+            self._hear(sock)
+        return not self._parts
+
+    async def send_async(self, sock: socket.SocketType) -> None:
+        """Send what is left of it. Raises OSError."""
         try:
             await onloop.send(sock, self._parts, self._descriptor)
-        except (BrokenPipeError, ConnectionResetError):
+        except UNHEARD:
             self._hear(sock)
 
     def took(self, frame: Arrived) -> Payload | None:
@@ -97,10 +129,12 @@ class Talk:
         if kind == END:
             return None
         if kind == ERROR:
-            raise decode_error(frame.head)
+            error = decode_error(frame.head)
+            error.is_logged = True
+            raise error
         raise Died
 
-    def leave(self, sock: socket.socket, request: Payload) -> None:
+    def leave(self, sock: socket.SocketType, request: Payload) -> None:
         """The connection is done with; a request that is given up is told whether the model had begun."""
         if not self.is_over:
             request.begun = was_read(sock)
@@ -109,11 +143,7 @@ class Talk:
             self._arenas.drop(self._arena)  # the other side may still be writing there
             self._arena = None
 
-    @property
-    def _descriptor(self) -> int:
-        return -1 if self._arena is None else self._arena.descriptor
-
-    def _hear(self, sock: socket.socket) -> None:
+    def _hear(self, sock: socket.SocketType) -> NoReturn:
         """The other side took no more of the request: it may have said why. Raises that, or ConnectionResetError."""
         sock.settimeout(0.0)
         try:
@@ -156,7 +186,7 @@ class Talk:
             self._arenas.give_back(arena)
 
 
-def was_read(sock: socket.socket) -> bool:
+def was_read(sock: socket.SocketType) -> bool:
     """Whether the other side has read all that was sent, so that the model has the request."""
     with suppress(OSError):
         (left,) = struct.unpack("i", cast("Any", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))))

@@ -87,12 +87,13 @@ class Incoming:
         if len(data) < PREFIX.size:
             return None
         prefix = Prefix.read(data, self._most)
-        begin = PREFIX.size + prefix.head
-        end = begin if prefix.flags & ARENA else begin + prefix.buffers
+        _, flags, head, size = prefix
+        begin = PREFIX.size + head
+        end = begin if flags & ARENA else begin + size
         if len(data) < end:
             self._begin(prefix, data, end - begin)
             return None
-        self._data = data[end:]
+        self._data = b"" if len(data) == end else data[end:]
         buffers = memoryview(bytearray(data[begin:end])) if end > begin else _NOTHING  # writable, as arrays have to be
         return Arrived(prefix, data[PREFIX.size : begin], buffers)
 
@@ -109,7 +110,7 @@ class Incoming:
                 self._places.append(place[count:])
 
 
-def receive(sock: socket.socket, incoming: Incoming, flags: int = 0) -> None:
+def receive(sock: socket.SocketType, incoming: Incoming, flags: int = 0) -> None:
     """What is there, or comes next. Raises Cut and OSError."""
     place = incoming.place
     if place is None:
@@ -118,10 +119,11 @@ def receive(sock: socket.socket, incoming: Incoming, flags: int = 0) -> None:
         incoming.filled(sock.recv_into(place, 0, flags))
 
 
-def push(sock: socket.socket, parts: Sequence[Buffer], descriptor: int = -1) -> list[Buffer]:
+def push(sock: socket.SocketType, parts: Sequence[Buffer], descriptor: int = -1) -> list[Buffer]:
     """Send as much as one call takes; what is left. The descriptor goes with the first byte. Raises OSError."""
     if descriptor < 0 and len(parts) == 1:
-        return rest(parts, sock.send(parts[0]))
+        sent = sock.send(parts[0])
+        return [] if sent == len(parts[0]) else rest(parts, sent)
     return rest(parts, sock.sendmsg(parts[:MOST_PARTS], _ancillary(descriptor)))
 
 
