@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from prefork import openapi
 from prefork.http import Request
 from prefork.openapi import RouteDoc
-from prefork.payload import ModelSpec, TensorSpec
+from prefork.payload import ModelSpec, Sample, TensorSpec
 from prefork.protocols import examples, mlflow, seldon_types, v1, v2, v2_types
 
 BOTH, GET, POST = ("GET", "POST"), ("GET",), ("POST",)
@@ -46,6 +46,7 @@ TYPED = ModelSpec(
     ),
 )
 SCALARS = ModelSpec("s", inputs=(TensorSpec("INT8", (1,), "a"), TensorSpec("BOOL", (-1,), "b")))
+NUMBERS = ModelSpec("n", inputs=(TensorSpec("INT8", (1,), "a"), TensorSpec("FP32", (-1, 1), "b")))
 ANYTHING = ModelSpec("a", inputs=(TensorSpec(name="x"),))
 OPTIONAL = ModelSpec("o", inputs=(TensorSpec("UINT16", (), "x", optional=True),))
 HALF = ModelSpec("h", inputs=(TensorSpec("FP16", (-1, -1), "x"), TensorSpec("BF16", (2,), "y")))
@@ -201,14 +202,15 @@ def test_arrays_have_a_schema():
 def test_samples_of_a_signature():
     """Samples have the required inputs by name, one row of them, in their datatypes."""
     row = [5.1, 3.5, 1.4, 0.2]
-    assert openapi.example(TYPED) == {
+    assert examples.v2_request(TYPED) == {
         "inputs": [
             {"name": "flower's", "shape": [1, 4], "datatype": "FP32", "data": row},
             {"name": "colour", "shape": [1], "datatype": "BYTES", "data": ["text"]},
         ]
     }
-    assert openapi.seldon_example(TYPED) == {"jsonData": {"flower's": [row], "colour": ["text"]}}
-    assert openapi.seldon_example(SCALARS) == {"data": {"names": ["a", "b"], "ndarray": [[1, True]]}}
+    assert examples.seldon_message(TYPED) == {"jsonData": {"flower's": [row], "colour": ["text"]}}
+    assert examples.seldon_message(NUMBERS) == {"data": {"names": ["a", "b"], "ndarray": [[1, 5.1]]}}
+    assert examples.seldon_message(SCALARS) == {"jsonData": {"a": [1], "b": [True]}}
     assert examples.generate_request(TYPED) == {"flower's": row, "colour": "text"}
     assert examples.v1_request(SCALARS) == {"instances": [{"a": 1, "b": True}]}
     assert examples.v1_request(OPTIONAL) == {"inputs": {"x": 1}}
@@ -217,7 +219,7 @@ def test_samples_of_a_signature():
 
 def test_samples_without_a_signature():
     """A model that takes anything is shown one row of four numbers."""
-    assert openapi.seldon_example(FREE) == {"data": {"ndarray": [[5.1, 3.5, 1.4, 0.2]]}}
+    assert examples.seldon_message(FREE) == {"data": {"ndarray": [[5.1, 3.5, 1.4, 0.2]]}}
     assert examples.v1_request(FREE) == {"instances": [[5.1, 3.5, 1.4, 0.2]]}
     assert examples.mlflow_request(FREE) == {"inputs": [[5.1, 3.5, 1.4, 0.2]]}
 
@@ -268,30 +270,112 @@ def asked() -> Iterator[tuple[str, list]]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "path", "sample"),
+    ("spec", "expected"),
     [
-        (FREE, "/predict", examples.seldon_message(FREE)),
-        (TYPED, "/v2/models/%C3%8F%20ris%2F%3Cb%3E%27%22/infer", examples.v2_request(TYPED)),
-        (STREAMS, "/v2/models/c/generate_stream", {"N": 1}),
-        (HALF, "/v1/models/h:predict", {"inputs": {"x": [[5.1, 3.5, 1.4, 0.2]], "y": [5.1, 3.5]}}),
+        (FREE, [("/v2/models/iris/infer", examples.v2_request(FREE)), ("/predict", examples.seldon_message(FREE))]),
+        (
+            TYPED,
+            [
+                ("/v2/models/%C3%8F%20ris%2F%3Cb%3E%27%22/infer", examples.v2_request(TYPED)),
+                ("/predict", examples.seldon_message(TYPED)),
+            ],
+        ),
+        (STREAMS, [("/v2/models/c/generate_stream", {"N": 1})]),
+        (
+            HALF,
+            [
+                ("/v1/models/h:predict", {"inputs": {"x": [[5.1, 3.5, 1.4, 0.2]], "y": [5.1, 3.5]}}),
+                ("/predict", {"jsonData": {"x": [[5.1, 3.5, 1.4, 0.2]], "y": [5.1, 3.5]}}),
+            ],
+        ),
     ],
     ids=["free", "typed", "streams", "half"],
 )
-def test_the_curl_line_runs(asked, spec, path, sample):
-    """A shell that is given the line sends the sample to the model's path, quotes in names and all."""
+def test_the_curl_lines_run(asked, spec, expected):
+    """A shell that is given the lines sends the samples to the model's paths, quotes in names and all."""
     url, requests = asked
-    subprocess.run(["sh", "-c", openapi.curl(spec, url)], check=True, timeout=30)
-    assert [(found, content) for found, _, content in requests] == [(path, sample)]
-    assert spec is not FREE or requests[0][1] == "application/json"
+    for line in examples.lines(spec, url).splitlines():
+        subprocess.run(["sh", "-c", line], check=True, timeout=30)
+    assert [(found, content) for found, _, content in requests] == expected
+    assert all(kind == "application/json" for path, kind, _ in requests if path == "/predict")
 
 
-def test_the_curl_line_of_a_large_input_stays_short(asked):
+def test_the_curl_lines_of_a_large_input_stay_short(asked):
     """Too many numbers for a shell line are made by a line of Python in front of curl."""
     url, requests = asked
-    line = openapi.curl(LARGE, url + "/")
-    assert len(line) < 500
-    subprocess.run(["sh", "-c", line], check=True, timeout=30)
-    ((path, _, content),) = requests
+    for line in examples.lines(LARGE, url + "/").splitlines():
+        assert len(line) < 500
+        subprocess.run(["sh", "-c", line], check=True, timeout=30)
+    (path, _, content), (_, _, message) = requests
     assert path == "/v2/models/l/infer"
     payload, _ = v2.decode(sent(content), LARGE)
     assert payload.value["x"].shape == (1, 3, 64, 64)
+    assert np.shape(message["jsonData"]["x"]) == (1, 3, 64, 64)
+
+
+def test_lines_for_several_models_have_no_seldon():
+    """Seldon's path names no model: where it does not mean this one there is only V2's line."""
+    (line,) = examples.lines(TYPED, "http://h", seldon=False).splitlines()
+    assert "/infer" in line
+    assert examples.example(TYPED, "http://h", seldon=False)["seldon"] is None
+
+
+def test_a_server_at_a_socket_is_asked_there():
+    """A server that listens on a path is asked there."""
+    for line in examples.lines(FREE, "unix:/run/my server.sock").splitlines():
+        assert line.startswith("curl -s --unix-socket '/run/my server.sock' http://localhost/")
+
+
+def test_what_takes_too_much_has_no_sample():
+    """For a tensor of billions nothing is made up: the line shows what the model takes, and the bodies are null."""
+    spec = ModelSpec("big", inputs=(TensorSpec("FP32", (1 << 20, 1 << 12), "x"),))
+    assert examples.lines(spec, "http://h") == "curl -s http://h/v2/models/big"
+    assert examples.example(spec, "http://h") == {"v2": None, "seldon": None, "v1": None, "curl": {}}
+
+
+def test_a_long_body_is_told_by_its_line_alone():
+    """Above a few hundred thousand elements the body is null, and the line makes it."""
+    told = examples.example(ModelSpec("m", inputs=(TensorSpec("FP32", (-1, 1 << 19), "x"),)), "http://h")
+    assert told["v2"] == {"path": "/v2/models/m/infer", "body": None}
+    assert len(told["curl"]["v2"]) < 300
+
+
+def test_a_version_is_asked_by_its_paths():
+    """The example of a version goes to that version."""
+    told = examples.example(FREE, "http://h", "3")
+    assert told["v2"]["path"] == "/v2/models/iris/versions/3/infer"
+    assert told["v1"]["path"] == "/v1/models/iris/versions/3:predict"
+    assert told["curl"]["v2"].startswith("curl -s http://h/v2/models/iris/versions/3/infer ")
+
+
+# --- the model's own example
+
+OWN = Sample(({"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]},))
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        (ModelSpec("m"), True),
+        (ModelSpec("m", inputs=(TensorSpec("INT64", (-1,), "x"),)), True),
+        (ModelSpec("m", inputs=(TensorSpec("INT64", (-1,), "other"),)), False),
+        (ModelSpec("m", inputs=(TensorSpec("FP32", (-1,), "x"),)), False),
+        (ModelSpec("m", inputs=(TensorSpec("INT64", (1,), "x"),)), False),
+        (ModelSpec("m", inputs=(TensorSpec("INT64", (-1,), "x"), TensorSpec("INT64", (-1,), "y"))), False),
+        (ModelSpec("m", max_rows=1), False),
+    ],
+)
+def test_an_own_example_is_shown_where_it_fits(spec, fits):
+    """The model's own example is the sample, unless what its file declares is something else."""
+    found = examples.v2_request(msgspec.structs.replace(spec, example=OWN))
+    assert (found == {"inputs": list(OWN.inputs)}) is fits
+    assert fits or found == examples.v2_request(spec)
+
+
+def test_an_example_that_is_no_tensor_is_seldons_alone():
+    """Text or JSON goes by Seldon as it is; V2 and V1 cannot carry it."""
+    spec = ModelSpec("m", example=Sample(message={"strData": "it's"}))
+    told = examples.example(spec, "http://h")
+    assert told["seldon"]["body"] == {"strData": "it's"}
+    assert (told["v2"], told["v1"], list(told["curl"])) == (None, None, ["seldon"])
+    assert "example" not in body("/v2/models/{model}/infer", spec)["application/json"]

@@ -52,10 +52,19 @@ def test_defaults(load):
 
 
 def test_the_struct_has_the_defaults_that_load_gives(load):
-    """`Settings()` and `load()` with nothing said differ in the address only, which depends on the machine."""
+    """`Settings()` and `load()` with nothing said differ in the address and the cache only, which depend on the machine."""
     loaded = load()
-    plain = settings.Settings(bind=loaded.bind, address=loaded.address)
+    plain = settings.Settings(bind=loaded.bind, address=loaded.address, model_cache=loaded.model_cache)
     assert plain == loaded
+
+
+def test_the_model_cache_is_where_caches_are(load):
+    """What was fetched goes where it is said, else below XDG_CACHE_HOME where that is absolute, else below the home."""
+    home = {"HOME": "/home/ann"}
+    assert load({}, home).model_cache == "/home/ann/.cache/prefork/models"
+    assert load({}, {**home, "XDG_CACHE_HOME": "caches"}).model_cache == "/home/ann/.cache/prefork/models"
+    assert load({}, {**home, "XDG_CACHE_HOME": "/var/cache"}).model_cache == "/var/cache/prefork/models"
+    assert load({}, {**home, "PREFORK_MODEL_CACHE": "models"}).model_cache == "models"
 
 
 def test_flags_beat_the_environment_beats_the_file_beats_the_default(load):

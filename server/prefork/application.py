@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from prefork import openapi
 from prefork.asgi import AsgiFront
 from prefork.batch.batching import BatchingInstance
 from prefork.catalogue import Served, Single
@@ -26,6 +25,7 @@ from prefork.metrics import Account, Ledger, Meter
 from prefork.model import Model, loader
 from prefork.model.example import example
 from prefork.payload import Payload
+from prefork.protocols.examples import lines
 from prefork.protocols.seldon import Context
 from prefork.repository.config import Batching
 from prefork.runtimes.runtime import Options
@@ -37,7 +37,7 @@ from prefork.settings import Settings, threads_here
 class Front(msgspec.Struct):
     """A front in its worker.
 
-    app: the ASGI or WSGI callable; close: unloads the model; name: the model's; summary: a curl line to try it with;
+    app: the ASGI or WSGI callable; close: unloads the model; name: the model's; summary: curl lines to try it with;
     custom_service: the user's own blocking service, for a process of its own. attach: tells it of the workers around it.
     end_streams: ends what senders have left open; whether there was anything.
     """
@@ -102,7 +102,7 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
     def attach(crew: Crew) -> None:
         service.site.crew = crew
 
-    summary = openapi.curl(model.described, url(settings))
+    summary = lines(model.described, url(settings))
     return Front(app, close, model.spec.name, summary, model.custom_service, attach, local.end_streams)
 
 

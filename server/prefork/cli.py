@@ -112,13 +112,13 @@ def start(settings: Settings, unused: Sequence[str] = ()) -> int:
     """Run the server until it ends, and return its exit code. unused: the options that were given in vain."""
     if not settings.repository:
         _require_model(settings, "serve")
-    for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
-        click.echo(f"prefork: {note}", err=True)
     apply_thread_budget(settings)
     from prefork import hosting, target
     from prefork.processes import arbiter
 
     settings = target.settled(settings)
+    for note in (*settings.notes, *([f"{', '.join(unused)}: accepted and not used"] if unused else [])):
+        click.echo(f"prefork: {note}", err=True)
     hosting.check(settings)
     return arbiter.run(settings)
 

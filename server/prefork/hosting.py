@@ -12,7 +12,7 @@ from prefork.endpoints import Site
 from prefork.errors import ModelLoadError, PreforkError, SettingError
 from prefork.hosted import Hosted
 from prefork.metrics import Account, Meter
-from prefork.protocols.examples import curl
+from prefork.protocols.examples import lines
 from prefork.repository.config import ModelConfig
 from prefork.service import Service
 from prefork.settings import Settings
@@ -89,7 +89,7 @@ def summary(catalogue: Hosted, control: Control, settings: Settings) -> str:
     """What to try first: a model where there is one, else what there is."""
     found = _first(catalogue)
     if found is not None:
-        return curl(found.described, url(settings))
+        return lines(found.described, url(settings), seldon=len(catalogue.names()) == 1)
     known = [each.name for each in control.index()]
     names = f"it has {', '.join(known[:20])}" if known else "it is empty"
     return f"no model is loaded from the repository; {names}"

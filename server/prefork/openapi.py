@@ -15,11 +15,8 @@ import numpy as np
 
 from prefork.payload import ModelSpec
 from prefork.protocols import examples, mlflow, seldon_types, v1, v2_types
-from prefork.protocols.examples import curl
-from prefork.protocols.examples import seldon_message as seldon_example
-from prefork.protocols.examples import v2_request as example
 
-__all__ = ["RouteDoc", "curl", "document", "example", "seldon_document", "seldon_example"]
+__all__ = ["RouteDoc", "document", "seldon_document"]
 
 _REF = "#/components/schemas/{name}"
 _VARIABLE = re.compile(r"\{(\w+)\}")
@@ -44,7 +41,7 @@ _ERRORS: dict[str, type] = {
 }
 
 _SAMPLES: dict[type, Callable[[ModelSpec], Any]] = {
-    v2_types.InferRequest: lambda spec: examples.v2_request(spec) if examples.has_json_form(spec) else None,
+    v2_types.InferRequest: examples.v2_request,
     v2_types.GenerateRequest: examples.generate_request,
     v1.PredictRequest: examples.v1_request,
     mlflow.Invocation: examples.mlflow_request,

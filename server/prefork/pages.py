@@ -23,7 +23,7 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def docs_page(spec: ModelSpec, routes: Iterable[RouteDoc], *, server_version: str) -> bytes:
-    """The page as UTF-8: the model, its inputs and outputs, the endpoints, and a box to try them."""
+    """The page as UTF-8: the model, its inputs and outputs, the endpoints, and a box to try them on the sample."""
     holes = {
         "policy": _policy(),
         "model": escape(spec.name),

@@ -214,12 +214,24 @@ class TensorSpec(msgspec.Struct, frozen=True):
         return len(shape) == len(self.shape) and all(w in (-1, n) for w, n in zip(self.shape, shape, strict=True))
 
 
+class Sample(msgspec.Struct, frozen=True):
+    """A request that a model is known to take, in JSON values and small enough to be shown.
+
+    inputs: V2's, each with name, shape, datatype and its elements as a flat list under `data`. message: where the request is no
+    tensor, Seldon's message; then there are no inputs.
+    """
+
+    inputs: tuple[dict[str, Any], ...] = ()
+    message: dict[str, Any] = {}
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
     """What a model tells about itself. `inputs` is None when it takes whatever comes (Seldon's `X, names`).
 
     streams: an answer may have several parts, so that only the streaming endpoints can carry it.
     raw: the methods whose hook wants the protocol's message as it was sent (`predict_raw` and its like).
     labels: of an output's classes, by its name. max_rows: that a request may have along the first axis of its inputs; 0 is any number.
+    example: the model's own, for showing; None where it has none.
     """
 
     name: str
@@ -231,3 +243,4 @@ class ModelSpec(msgspec.Struct, frozen=True):
     raw: frozenset[str] = frozenset()
     labels: dict[str, tuple[str, ...]] = {}
     max_rows: int = 0
+    example: Sample | None = None

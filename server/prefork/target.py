@@ -1,4 +1,4 @@
-"""What MODEL means: a class's import path, or the path of a saved model, whose runtime and host follow from what it is."""
+"""What MODEL means: a class's import path, or the path or address of a saved model, whose runtime and host follow from what it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from prefork.runtimes import table
+from prefork.fetching import local
+from prefork.runtimes import prepackaged, table
 from prefork.runtimes.layouts import LAYOUTS
 from prefork.runtimes.recognition import Recognition, recognise
 from prefork.settings import Settings
@@ -14,8 +15,11 @@ from prefork.settings import Settings
 
 def settled(settings: Settings) -> Settings:
     """The settings with what is to be served found out. Raises ModelLoadError for a path with no model that can be served."""
+    if settings.repository:
+        folders = tuple(str(_here(each, settings)) if "://" in each else each for each in settings.repository)
+        return msgspec.structs.replace(settings, repository=folders)
     path = _path(settings)
-    if path is None or settings.repository:
+    if path is None:
         return settings
     found = recognise(path, settings.runtime, LAYOUTS)
     if found.class_:
@@ -35,7 +39,7 @@ def _saved(settings: Settings, path: Path, found: Recognition) -> Settings:
         host=host,
         name=settings.name or found.name or _name(path),
         version=found.version if found.version and settings.version == "1" else settings.version,
-        parameters={**found.parameters, **settings.parameters},
+        parameters=prepackaged.translated(runtime.name, {**found.parameters, **settings.parameters}),
         notes=(*settings.notes, note),
     )
 
@@ -45,11 +49,18 @@ def _path(settings: Settings) -> Path | None:
     said = settings.model
     if not said:
         return Path(settings.model_dir) if settings.model_dir else None
+    if "://" in said:
+        return _here(said, settings)
     path = Path(said)
     if "/" in said or settings.runtime:
         return path
     is_code = Path(f"{said}.py").exists() or (path / "__init__.py").exists()
     return path if path.exists() and not is_code else None
+
+
+def _here(address: str, settings: Settings) -> Path:
+    """The path of what an address means, downloaded if need be."""
+    return local(address, cache=settings.model_cache)
 
 
 def _name(path: Path) -> str:

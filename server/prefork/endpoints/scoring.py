@@ -21,7 +21,7 @@ def v1_status(site: Site, request: Request) -> Response:
 
 def v1_metadata(site: Site, request: Request) -> Response:
     """TF-Serving's model metadata."""
-    return v1.encode_metadata(served(site, request).spec)
+    return v1.encode_metadata(served(site, request).described)
 
 
 def v1_predict(site: Site, request: Request) -> Call:

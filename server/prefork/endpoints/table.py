@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prefork import __version__, openapi, pages
-from prefork.endpoints import inference, probes, repository, scoring, seldon_v1, statistics, workers
+from prefork.endpoints import example, inference, probes, repository, scoring, seldon_v1, statistics, workers
 from prefork.endpoints.site import Site
 from prefork.errors import NotFound
 from prefork.http import Request, Response
@@ -45,7 +45,7 @@ def documented() -> list[openapi.RouteDoc]:
 
 def _main(site: Site) -> ModelSpec:
     try:
-        return site.catalogue.main().spec
+        return site.catalogue.main().described
     except NotFound:
         return _SEVERAL
 
@@ -108,6 +108,7 @@ ROUTES: list[Route] = [
     *_both("/generate", ("POST",), inference.generate_one, **_GENERATE),
     *_both("/generate_stream", ("POST",), inference.generate_stream, **_GENERATE),
     *_both("/config", ("GET",), repository.model_config),
+    *_both("/example", ("GET",), example.example, response=example.Example, off_loop=True),
     *_both("/stats", ("GET",), statistics.model_statistics, response=statistics.ModelStatistics),
     _row("/v2/models/stats", ("GET",), statistics.all_statistics, "v2", response=statistics.ModelStatistics),
     _row(

@@ -11,7 +11,7 @@ from prefork.errors import BadRequest
 from prefork.model.casting import kept, parsed
 from prefork.model.features import text
 from prefork.model.tensor_inputs import as_array
-from prefork.payload import Kind, Payload, TensorSpec
+from prefork.payload import Kind, Payload, TensorSpec, datatype_of
 
 Array = np.ndarray[Any, Any]
 WHOLE = "input"
@@ -22,7 +22,8 @@ class Columns:
     """A table of `width` columns (-1 for any number).
 
     names: the columns', if the model knows them; datatypes: theirs, "" where any will do. frame: whether the model takes a
-    pandas.DataFrame, so that each column keeps its own type; else it takes one matrix of `datatype`.
+    pandas.DataFrame, so that each column keeps its own type; else it takes one matrix of `datatype`. optional: names of columns
+    that may be left out of a frame.
     """
 
     def __init__(
@@ -33,9 +34,11 @@ class Columns:
         datatypes: Mapping[str, str] | None = None,
         *,
         frame: bool = False,
+        optional: frozenset[str] = frozenset(),
     ) -> None:
         self.width = len(names) or width
         self.names = names
+        self._optional = optional
         self._datatype = datatype
         self._datatypes = dict(datatypes or {})
         self._frame = frame
@@ -43,7 +46,7 @@ class Columns:
     def described(self) -> tuple[TensorSpec, ...]:
         """A tensor a column where they have names, else the matrix."""
         if self.names:
-            return tuple(TensorSpec(self._of(name), (-1,), name) for name in self.names)
+            return tuple(TensorSpec(self._of(name), (-1,), name, name in self._optional) for name in self.names)
         return (TensorSpec(self._datatype, (-1, self.width), WHOLE),)
 
     def gather(self, request: Payload) -> Any:
@@ -98,14 +101,14 @@ class Columns:
         if not self.names:
             self._check_count(len(flat))
             return flat
-        missing = next((name for name in self.names if name not in flat), None)
+        missing = next((name for name in self.names if name not in flat and name not in self._optional), None)
         if missing is not None:
             raise BadRequest(f"missing column {missing!r}; the model takes {', '.join(self.names)}")
         unexpected = next((name for name in flat if name not in self.names), None)
         if unexpected is not None:
             raise BadRequest(f"unexpected column {unexpected!r}; the model takes {', '.join(self.names)}")
         self._check_lengths(flat)
-        return {name: flat[name] for name in self.names}
+        return {name: flat[name] for name in self.names if name in flat}
 
     def _check_count(self, count: int) -> None:
         if self.width not in {-1, count}:
@@ -135,6 +138,8 @@ class Columns:
     @staticmethod
     def _cast(what: str, array: Array, datatype: str) -> Array:
         found = text(array)
+        if datatype == "BYTES" and found.dtype.kind in "biuf":
+            raise BadRequest(f"{what} has the datatype {datatype_of(found)}; text (BYTES) is needed")
         if not datatype or datatype == "BYTES":
             return found
         if found.dtype.kind in "OSU":

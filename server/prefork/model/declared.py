@@ -33,6 +33,7 @@ class Declared:
     """A `predict` of a saved model.
 
     takes: its inputs. outputs: what it answers; None where that is known only from an answer. labels: of an output's classes.
+    example: inputs by name or one matrix that the model is known to take.
     """
 
     streams = False
@@ -45,11 +46,14 @@ class Declared:
         labels: dict[str, tuple[str, ...]],
         run: Run,
         platform: str = "",
+        *,
+        example: Any = None,
     ) -> None:
         self.takes = takes
         self.outputs = outputs
         self.labels = labels
         self.platform = platform
+        self.example = example
         self._run = run
 
     def __call__(self, request: Payload) -> Payload:

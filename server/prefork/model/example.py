@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from prefork.model.hooks import found as hook_of
-from prefork.model.hooks import is_default
 from prefork.model.model import Model
-from prefork.model.signature import takes_nothing
+from prefork.model.sample import given, payload
 from prefork.payload import DATATYPES, Kind, Payload, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -39,44 +38,14 @@ def example(model: Model) -> tuple[Payload, str] | None:
 
 
 def _request(model: Model) -> tuple[Payload, str] | None:
-    given = _given(model.user_object)
-    if given is not None:
-        return _payload(given, named=model.spec.inputs is not None), "the class's example"
+    said = given(model.user_object)
+    if said is not None:
+        return payload(said, named=model.spec.inputs is not None), "the class's example"
     if model.spec.inputs is not None:
         tensors = zeros(model.spec.inputs)
         return (Payload(Kind.TENSORS, tensors), "zeros for what its signature says") if tensors else None
     tensors = zeros(model.described.inputs or ())
     return (_one(tensors), "zeros for what init_metadata() says") if tensors else None
-
-
-def _given(user_object: object) -> Any:
-    said = getattr(user_object, "example", None)
-    if not callable(said):
-        return said
-    return said() if takes_nothing(said) and not is_default(said) else None
-
-
-def _payload(given: Any, *, named: bool) -> Payload:
-    if named and isinstance(given, dict):
-        return Payload(Kind.TENSORS, {name: _array(value) for name, value in given.items()})
-    if isinstance(given, Payload):
-        return given
-    for kind, known in ((Kind.TEXT, str), (Kind.BYTES, bytes), (Kind.JSON, dict)):
-        if isinstance(given, known):
-            return Payload(kind, given)
-    columns = getattr(given, "columns", None)
-    array = _array(given)
-    if array.dtype == object and not isinstance(given, np.ndarray) and columns is None:
-        return Payload(Kind.JSON, given)
-    return Payload(Kind.TENSOR, array, names=None if columns is None else [str(name) for name in columns])
-
-
-def _array(value: Any) -> Array:
-    """As numpy sees it; lists of unequal lengths, which it refuses, as objects."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        return np.asarray(value, dtype=object)
 
 
 def zeros(specs: Sequence[TensorSpec]) -> dict[str, Array]:

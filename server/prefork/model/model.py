@@ -19,12 +19,14 @@ from prefork.model import loader
 from prefork.model.custom_metrics import Metric, stamped
 from prefork.model.declared import Declared
 from prefork.model.hooks import found, is_default, is_unimplemented
+from prefork.model.loading import loading
 from prefork.model.loop import Loop
 from prefork.model.metadata import Metadata, defaults, describe, ports, tensors
 from prefork.model.method import METRIC_NAMES, Method
+from prefork.model.sample import given, payload, sample
 from prefork.model.sender import Sender
 from prefork.model.signature import takes_nothing
-from prefork.payload import Kind, ModelSpec, Payload
+from prefork.payload import Kind, ModelSpec, Payload, Sample
 
 log = logging.getLogger("prefork")
 
@@ -56,12 +58,15 @@ class Model:
         self._named = (name, version, image)
         self._override = metadata
         self._metadata: Metadata | BadMetadata | None = None
+        self._sample: Sample | msgspec.UnsetType | None = msgspec.UNSET
         self._loop = Loop()
         self._find_hooks()
 
     def load(self) -> None:
         """Call the object's `load()`, once, and look for its hooks again. Whatever it raises propagates."""
-        loader.load(self.user_object)
+        with loading(self.spec.name, self.user_object):
+            loader.load(self.user_object)
+        self._sample = msgspec.UNSET
         self._find_hooks()
         if not any(method.exists for method in self._methods.values()):
             log.warning("%s has no predict and no other hook: every answer will be empty", self.spec.name)
@@ -87,13 +92,11 @@ class Model:
 
     @property
     def described(self) -> ModelSpec:
-        """The spec with what the metadata declares as inputs and outputs: for showing, not for checking requests."""
-        if self._declared is not None:
-            return msgspec.structs.replace(self.spec, inputs=self._declared.takes.described())
-        said = self._described()
-        if isinstance(said, BadMetadata) or self.spec.inputs is not None:
-            return self.spec
-        return msgspec.structs.replace(self.spec, inputs=tensors(said.inputs), outputs=tensors(said.outputs))
+        """The spec with what the metadata declares and the model's own example: for showing, not for checking requests."""
+        spec = self._shown()
+        if self._sample is msgspec.UNSET:
+            self._sample = self._sampled(spec)
+        return spec if self._sample is None else msgspec.structs.replace(spec, example=self._sample)
 
     @property
     def custom_service(self) -> Callable[[], None] | None:
@@ -196,6 +199,22 @@ class Model:
             raw=frozenset(name for name, method in self._methods.items() if method.is_raw),
             labels=declared.labels if declared is not None else {},
         )
+
+    def _shown(self) -> ModelSpec:
+        if self._declared is not None:
+            return msgspec.structs.replace(self.spec, inputs=self._declared.takes.described())
+        said = self._described()
+        if isinstance(said, BadMetadata) or self.spec.inputs is not None:
+            return self.spec
+        return msgspec.structs.replace(self.spec, inputs=tensors(said.inputs), outputs=tensors(said.outputs))
+
+    def _sampled(self, spec: ModelSpec) -> Sample | None:
+        try:
+            said = given(self.user_object) if self._declared is None else self._declared.example
+            return None if said is None else sample(payload(said, named=spec.inputs is not None), spec.inputs)
+        except Exception as error:  # noqa: BLE001 - the user's own; nobody has asked the model yet
+            log.warning("%s: its example is not shown: %s: %s", spec.name, type(error).__name__, error)
+            return None
 
     def _described(self) -> Metadata | BadMetadata:
         if self._metadata is None:

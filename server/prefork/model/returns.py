@@ -66,7 +66,9 @@ class Returns:
             result = np.array([result])
         answer = answers.payload(result, request)
         if self._one is not None and answer.kind is Kind.TENSOR:
-            answer.value = _cast(answer.value, self._one)
+            found = _cast(answer.value, self._one)
+            # Texts stay texts: Seldon's protocol has no form for bytes in an array.
+            answer.value = answer.value if self._one.datatype == "BYTES" and not _has_bytes(answer.value) else found
         return answer
 
 
@@ -78,6 +80,10 @@ def output(value: Any) -> Array | None:
     if found is None:
         return None
     return np.atleast_1d(found) if found.dtype.kind not in "OSU" else as_bytes(np.atleast_1d(found))
+
+
+def _has_bytes(array: Array) -> bool:
+    return array.dtype.kind == "S" or any(isinstance(cell, bytes) for cell in array.ravel().tolist())
 
 
 def _declared(result: Mapping[str, Any], fields: Mapping[str, TensorSpec]) -> dict[str, Array]:

@@ -1,167 +1,181 @@
-"""Sample requests for a model, made from its signature: what the OpenAPI document, the docs page and the start show.
+"""Sample requests for a model in every protocol, and shell lines that send them.
 
-Free axes are 1 first and 4 behind; values are small and made up. A model without a signature gets one row of four
-numbers. Every sample is of the right shape and datatypes, however large that is.
+The OpenAPI document, the docs page, `/v2/models/NAME/example` and the start show them. The values are those of `samples`. A protocol that cannot carry the model's sample has none: V2's JSON no FP16 and no BF16, only V2 a stream.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import shlex
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
-from prefork.payload import ModelSpec, TensorSpec
+from prefork.payload import ModelSpec
 from prefork.protocols.fitting import only_input
+from prefork.protocols.samples import count, inputs, nested, required, rows
 
-_ROW = [5.1, 3.5, 1.4, 0.2]
-_SHOWN = 4096
-"""The most elements that a shell line carries."""
-
-
-def v2_request(spec: ModelSpec) -> dict[str, Any]:
-    """An InferRequest with every required input."""
-    return {"inputs": [_v2_input(tensor) for tensor in _inputs(spec)]}
-
-
-def generate_request(spec: ModelSpec) -> dict[str, Any]:
-    """A generate request: each required input as a scalar or a flat list."""
-    return {t.name: _elements(t)[0] if _count(t) == 1 else _elements(t) for t in _inputs(spec)}
+_SHOWN = 2000
+"""The most characters of a body in a shell line: two lines have to fit where workers tell the arbiter what to print."""
+_LARGEST = 1 << 18
+"""Elements above which a body is not told, only the line that makes it."""
+_FEW = 4
+_JSON = "-H 'Content-Type: application/json' "
 
 
-def seldon_message(spec: ModelSpec) -> dict[str, Any]:
-    """A SeldonMessage: a matrix, its columns named where the model names them, else jsonData by input."""
-    inputs = _inputs(spec)
-    if spec.inputs is None or len(inputs) == 1:
-        return {"data": {"ndarray": _nested(inputs[0])}}
-    if all(_count(tensor) == 1 for tensor in inputs):
-        row = [_elements(tensor)[0] for tensor in inputs]
-        return {"data": {"names": [tensor.name for tensor in inputs], "ndarray": [row]}}
-    return {"jsonData": {tensor.name: _nested(tensor) for tensor in inputs}}
+def v2_request(spec: ModelSpec) -> dict[str, Any] | None:
+    """An InferRequest; None where V2's JSON cannot carry one."""
+    given = inputs(spec)
+    return {"inputs": given} if given and has_json_form(spec) else None
 
 
-def seldon_messages(spec: ModelSpec) -> dict[str, Any]:
+def generate_request(spec: ModelSpec) -> dict[str, Any] | None:
+    """A generate request: each input as a scalar or a flat list."""
+    given = inputs(spec)
+    return {each["name"]: each["data"][0] if len(each["data"]) == 1 else each["data"] for each in given} or None
+
+
+def seldon_message(spec: ModelSpec) -> dict[str, Any] | None:
+    """A SeldonMessage: a matrix, its columns named where the model names them, else jsonData by input.
+
+    jsonData as well where a matrix would not keep the inputs' types.
+    """
+    if spec.example is not None and spec.example.message:
+        return dict(spec.example.message)
+    given = inputs(spec)
+    if len(given) <= 1:
+        return {"data": {"ndarray": nested(given[0])}} if given else None
+    table = rows(given)
+    # Seldon's matrix of numbers and texts is one of texts, which the columns of a class without named inputs can only be.
+    if table is not None and (spec.inputs is None or len({_kind(each) for each in given}) == 1):
+        return {"data": {"names": [each["name"] for each in given], "ndarray": table}}
+    return {"jsonData": {each["name"]: nested(each) for each in given}}
+
+
+def _kind(given: dict[str, Any]) -> str:
+    return given["datatype"] if given["datatype"] in {"BOOL", "BYTES"} else "number"
+
+
+def seldon_messages(spec: ModelSpec) -> dict[str, Any] | None:
     """A SeldonMessageList of two."""
-    return {"seldonMessages": [seldon_message(spec)] * 2}
+    message = seldon_message(spec)
+    return message and {"seldonMessages": [message] * 2}
 
 
-def seldon_feedback(spec: ModelSpec) -> dict[str, Any]:
+def seldon_feedback(spec: ModelSpec) -> dict[str, Any] | None:
     """A Feedback on a sample request."""
-    return {"request": seldon_message(spec), "reward": 1.0, "truth": {"data": {"ndarray": [[1]]}}}
+    message = seldon_message(spec)
+    return message and {"request": message, "reward": 1.0, "truth": {"data": {"ndarray": [[1]]}}}
 
 
-def v1_request(spec: ModelSpec) -> dict[str, Any]:
+def v1_request(spec: ModelSpec) -> dict[str, Any] | None:
     """TF-Serving's request: rows where every input has a free first axis, else columns."""
-    inputs = _inputs(spec)
-    nested = {tensor.name: _nested(tensor) for tensor in inputs}
-    if spec.inputs is None or (len(inputs) == 1 and only_input(spec) is not None and _shape(inputs[0])):
-        return {"instances": nested[inputs[0].name]}
-    if all(_shape(tensor)[:1] == [1] for tensor in inputs):
-        return {"instances": [{name: value[0] for name, value in nested.items()}]}
-    return {"inputs": nested}
+    given = inputs(spec)
+    if not given:
+        return None
+    named = {each["name"]: nested(each) for each in given}
+    is_alone = len(given) == 1 and (spec.inputs is None or only_input(spec) is not None)
+    if is_alone and (given[0]["shape"] or spec.inputs is None):
+        return {"instances": named[given[0]["name"]]}
+    lengths = {tuple(each["shape"][:1]) for each in given}
+    if len(lengths) == 1 and lengths != {()}:
+        return {"instances": [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]}
+    return {"inputs": named}
 
 
-def mlflow_request(spec: ModelSpec) -> dict[str, Any]:
+def mlflow_request(spec: ModelSpec) -> dict[str, Any] | None:
     """MLflow's request: the inputs by name, or the rows of a model without a signature."""
-    inputs = _inputs(spec)
-    if spec.inputs is None:
-        return {"inputs": _nested(inputs[0])}
-    return {"inputs": {tensor.name: _nested(tensor) for tensor in inputs}}
+    given = inputs(spec)
+    if spec.inputs is None and len(given) == 1:
+        return {"inputs": nested(given[0])}
+    return {"inputs": {each["name"]: nested(each) for each in given}} if given else None
 
 
 def has_json_form(spec: ModelSpec) -> bool:
     """Whether V2's JSON can carry every input: it has no FP16 and no BF16."""
-    return not any(tensor.datatype in {"FP16", "BF16"} for tensor in _inputs(spec))
+    return not any(tensor.datatype in {"FP16", "BF16"} for tensor in required(spec))
 
 
-def curl(spec: ModelSpec, url: str) -> str:
-    """A shell line that asks the model for a prediction at the server's `url`, and shows the answer."""
-    flags, path, body = _call(spec)
-    target = shlex.quote(url.rstrip("/") + path)
-    if sum(map(_count, _inputs(spec))) <= _SHOWN:
-        return f"curl {flags} {target} -d {shlex.quote(_compact(body))}"
-    return f"python3 -c {shlex.quote(_program(body))} | curl {flags} {target} -d @-"
+def calls(spec: ModelSpec, version: str = "", *, seldon: bool = True) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The path and the body of a prediction, by protocol, of those that can carry it: v2, seldon and v1.
 
-
-def _call(spec: ModelSpec) -> tuple[str, str, dict[str, Any]]:
-    """curl's flags, the path and the body of the protocol that suits the model best."""
-    name = quote(spec.name, safe="")
+    version: to be named in the paths; empty for the latest. seldon: whether Seldon's path, which names no model, means this one.
+    """
+    of_version = f"/versions/{quote(version, safe='')}" if version else ""
+    v2 = f"{_model(spec)}{of_version}"
     if spec.streams:
-        return "-sN", f"/v2/models/{name}/generate_stream", generate_request(spec)
-    if spec.inputs is None:
-        return "-s -H 'Content-Type: application/json'", "/predict", seldon_message(spec)
-    if has_json_form(spec):
-        return "-s", f"/v2/models/{name}/infer", v2_request(spec)
-    return "-s", f"/v1/models/{name}:predict", {"inputs": {t.name: _nested(t) for t in _inputs(spec)}}
+        found = {"v2": (f"{v2}/generate_stream", generate_request(spec))}
+    else:
+        found = {
+            "v2": (f"{v2}/infer", v2_request(spec)),
+            "seldon": ("/predict", seldon_message(spec) if seldon else None),
+            "v1": (f"/v1/models/{quote(spec.name, safe='')}{of_version}:predict", v1_request(spec)),
+        }
+    return {protocol: (path, body) for protocol, (path, body) in found.items() if body is not None}
 
 
-def _program(body: dict[str, Any]) -> str:
-    """Python that prints a body of long lists, each written as its first element repeated."""
-    rows: list[str] = []
-    text = _compact(_shortened(body, rows))
-    for at, row in enumerate(rows):
-        text = text.replace(f'"\\u0000{at}"', row)
-    return f"import json; true, false = True, False; print(json.dumps({text}))"
+def example(spec: ModelSpec, url: str, version: str = "", *, seldon: bool = True) -> dict[str, Any]:
+    """What `/v2/models/NAME/example` answers: path and body of each protocol, and under `curl` a shell line for each.
 
-
-def _shortened(value: Any, rows: list[str]) -> Any:
-    """The value with marks instead of its long flat lists, whose Python expressions go to `rows`."""
-    if isinstance(value, dict):
-        return {name: _shortened(item, rows) for name, item in value.items()}
-    if not isinstance(value, list):
-        return value
-    if len(value) > 64 and not isinstance(value[0], list | dict):
-        rows.append(f"[{_compact(value[0])}] * {len(value)}")
-        return f"\0{len(rows) - 1}"
-    return [_shortened(item, rows) for item in value]
-
-
-def _compact(body: Any) -> str:
-    import json
-
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-
-
-def _inputs(spec: ModelSpec) -> list[TensorSpec]:
-    """The inputs that a sample has: the required ones, or all where none is."""
-    if spec.inputs is None:
-        return [TensorSpec("FP64", (1, len(_ROW)), "X")]
-    return [tensor for tensor in spec.inputs if not tensor.optional] or list(spec.inputs)
-
-
-def _v2_input(tensor: TensorSpec) -> dict[str, Any]:
+    null where a protocol cannot carry the sample; a body that is too long to be told is null too, and its line makes it.
+    """
+    known = calls(spec, version, seldon=seldon)
+    is_told = count(inputs(spec)) <= _LARGEST
+    told = {protocol: {"path": path, "body": body if is_told else None} for protocol, (path, body) in known.items()}
     return {
-        "name": tensor.name,
-        "shape": _shape(tensor),
-        "datatype": tensor.datatype or "FP64",
-        "data": _elements(tensor),
+        **{protocol: told.get(protocol) for protocol in ("v2", "seldon", "v1")},
+        "curl": {protocol: _line(spec, url, protocol, known) for protocol in known},
     }
 
 
-def _shape(tensor: TensorSpec) -> list[int]:
-    if tensor.shape is None:
-        return [1]
-    return [size if size >= 0 else (4 if axis else 1) for axis, size in enumerate(tensor.shape)]
+def lines(spec: ModelSpec, url: str, *, seldon: bool = True) -> str:
+    """Shell lines that ask the model at the server's `url` and show the answer: V2's, or V1's where V2 has none, and Seldon's."""
+    known = calls(spec, seldon=seldon)
+    chosen = ["v2" if "v2" in known else "v1", "seldon"]
+    shown = [_line(spec, url, protocol, known) for protocol in chosen if protocol in known]
+    return "\n".join(shown) or f"{_curl(url)}{_at(url, _model(spec))}"
 
 
-def _count(tensor: TensorSpec) -> int:
-    return math.prod(_shape(tensor))
+def _line(spec: ModelSpec, url: str, protocol: str, known: dict[str, tuple[str, dict[str, Any]]]) -> str:
+    path, body = known[protocol]
+    # Seldon reads a form where nothing else is said.
+    head = f"{_curl(url, '-sN' if spec.streams else '-s')}{_at(url, path)} {_JSON if protocol == 'seldon' else ''}"
+    text = _compact(body)
+    if len(text) <= _SHOWN:
+        return f"{head}-d {shlex.quote(text)}"
+    program = _program(body)
+    if len(program) <= _SHOWN:
+        return f"python3 -c {shlex.quote(program)} | {head}-d @-"
+    taken = f'import json, sys; print(json.dumps(json.load(sys.stdin)["{protocol}"]["body"]))'
+    source = f"{_curl(url)}{_at(url, f'{_model(spec)}/example')}"
+    return f"{source} | python3 -c {shlex.quote(taken)} | {head}-d @-"
 
 
-def _elements(tensor: TensorSpec) -> list[Any]:
-    count = _count(tensor)
-    if tensor.datatype == "BOOL":
-        return [at % 2 == 0 for at in range(count)]
-    if tensor.datatype == "BYTES":
-        return ["text"] * count
-    if "INT" in tensor.datatype:
-        return [at % 100 + 1 for at in range(count)]
-    return [_ROW[at % len(_ROW)] for at in range(count)]
+def _model(spec: ModelSpec) -> str:
+    return f"/v2/models/{quote(spec.name, safe='')}"
 
 
-def _nested(tensor: TensorSpec) -> Any:
-    found = np.empty(_count(tensor), dtype=object)
-    found[:] = _elements(tensor)
-    return found.reshape(_shape(tensor)).tolist()
+def _curl(url: str, flags: str = "-s") -> str:
+    return f"curl {flags} --unix-socket {shlex.quote(url[5:])} " if url.startswith("unix:") else f"curl {flags} "
+
+
+def _at(url: str, path: str) -> str:
+    return shlex.quote(("http://localhost" if url.startswith("unix:") else url.rstrip("/")) + path)
+
+
+def _program(body: dict[str, Any]) -> str:
+    """Python that prints a body; lists of the same over and over are written as that."""
+    return f"import json; true, false = True, False; print(json.dumps({_expression(body)}))"
+
+
+def _expression(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_compact(name)}:{_expression(item)}" for name, item in value.items()) + "}"
+    if not isinstance(value, list):
+        return _compact(value)
+    if len(value) > _FEW and all(item == value[0] for item in value):
+        return f"[{_expression(value[0])}] * {len(value)}"
+    return f"[{','.join(map(_expression, value))}]"
+
+
+def _compact(body: Any) -> str:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)

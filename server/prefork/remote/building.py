@@ -114,7 +114,7 @@ def _card(model: Model, spec: ModelSpec, charge: Charge, seconds: float) -> Card
         metadata = model.metadata()
     except PreforkError as error:
         trouble = error.message
-    described = spec if spec.inputs is not None else _declared(model.described, charge)
+    described = _declared(model.described, charge)
     return Card(
         spec=spec,
         described=described,

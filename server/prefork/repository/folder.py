@@ -63,11 +63,12 @@ class Known(msgspec.Struct, frozen=True):
     """Who else knows what a version may be.
 
     recognisers: asked in turn where the config says nothing and the version is no Python class. runtimes: the names that
-    `runtime` may have.
+    `runtime` may have. describers: asked before Python classes are looked for, as they go by files that say what the folder is.
     """
 
     recognisers: tuple[Recogniser, ...] = ()
     runtimes: frozenset[str] = frozenset()
+    describers: tuple[Recogniser, ...] = ()
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +158,7 @@ def recognise(place: Place, config: ModelConfig, known: Known) -> Recognised:
             if found is not None:
                 return msgspec.structs.replace(found, class_="", runtime=config.runtime)
         return Recognised(runtime=config.runtime, file=config.file)
-    for each in (class_of, *known.recognisers):
+    for each in (*known.describers, class_of, *known.recognisers):
         found = each(place, config)
         if found is not None:
             return found

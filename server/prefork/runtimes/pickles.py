@@ -8,15 +8,21 @@ import io
 import lzma
 import os
 import pickletools
+import re
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from prefork.errors import ModelLoadError
 
 _HEAD = 1 << 16
+_STEP = 1 << 20
+_SEARCHED = 256 << 20
+"""Bytes of what was pickled that are looked through for a version."""
+_LINKS = 40
+"""Symbolic links that are followed, as many as Linux follows."""
 _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"BZh", bz2.BZ2File),
@@ -43,16 +49,57 @@ def packages(path: Path) -> set[str]:
     return found
 
 
+def is_pickle(path: Path) -> bool:
+    """Whether a file begins as a pickle, compressed or not."""
+    return bool(_head(path))
+
+
+def written_by(path: Path, key: str) -> str:
+    """The version that stands under a key such as `_sklearn_version` in a pickle, found without running it; empty where there is none.
+
+    A text is `X` and four bytes of length, or `\\x8c` and one; what an object's state says twice is said by reference the second
+    time. `\\x94` and `q` with a byte, or `r` with four, only number it.
+    """
+    pattern = re.compile(re.escape(key.encode()) + rb"(?:\x94|q.|r....)?(?:\x8c(.)|X(....))([0-9][!-~]*)", re.DOTALL)
+    before = b""
+    for piece in _pieces(path):
+        found = pattern.search(before + piece)
+        if found is not None and found.end() < len(before) + len(piece):
+            return found[3][: int.from_bytes(found[1] or found[2], "little")].decode()
+        before = piece[-100:]
+    return ""
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            source = _opened(file)
+            for _ in range(0, _SEARCHED, _STEP):
+                piece = source(_STEP)
+                if not piece:
+                    return
+                yield piece
+    except (OSError, EOFError, zlib.error, lzma.LZMAError):
+        return
+
+
+def _opened(file: IO[bytes]) -> Callable[[int], bytes]:
+    """Reads up to so many bytes of what is in the file once it is unpacked."""
+    first = file.read(6)
+    file.seek(0)
+    if first[:1] == b"\x78":
+        unpacker = zlib.decompressobj()
+        return lambda size: unpacker.decompress(unpacker.unconsumed_tail or file.read(size), size)
+    opener = next((opener for magic, opener in _OPENERS if first.startswith(magic)), None)
+    reader: Callable[[int], bytes] = (opener(file) if opener else file).read
+    return reader
+
+
 def _head(path: Path) -> bytes:
     """The first bytes of what was pickled; nothing for what is no pickle."""
     try:
         with path.open("rb") as file:
-            first = file.read(6)
-            file.seek(0)
-            if first[:1] == b"\x78":
-                return _pickled(zlib.decompressobj().decompress(file.read(_HEAD), _HEAD))
-            opener = next((opener for magic, opener in _OPENERS if first.startswith(magic)), None)
-            return _pickled((opener(file) if opener else file).read(_HEAD))
+            return _pickled(_opened(file)(_HEAD))
     except (OSError, EOFError, zlib.error, lzma.LZMAError):
         return b""
 
@@ -62,26 +109,54 @@ def _pickled(data: bytes) -> bytes:
     return data if data[:1] == b"\x80" and data[1:2] <= b"\x05" else b""
 
 
-def check_safe(path: Path, *, allowed: bool) -> None:
+# --- whether it may be read ---------------------------------------------------------------------------------------
+
+
+def check_safe(path: Path, *, allowed: bool, user: int | None = None, what: str = "is a pickle, which") -> None:
     """Raise ModelLoadError for a pickle that others could have written.
 
-    That is: its file, or a folder above it, can be written by everybody, or belongs to another user who is not root. A folder with
-    the sticky bit, as /tmp, lets nobody replace another's file.
+    That is: everybody can write it, or a folder that leads to it, also by a symbolic link; or the file, the folder that it is in
+    or a link belongs to another user who is not root. A folder with the sticky bit, as /tmp, lets nobody replace another's file.
+    What belongs to others is not looked at for root, who reads volumes that others own. user: who reads, the process's own.
+    what: the sentence's beginning, for what else runs code.
     """
     if allowed:
         return
+    reader = os.geteuid() if user is None else user
+    own = set(_own(path))
+    for each in dict.fromkeys((*_leading(path.absolute()), *sorted(own))):
+        status = each.lstat()
+        is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        is_link = stat.S_ISLNK(status.st_mode)
+        if status.st_mode & stat.S_IWOTH and not is_sticky and not is_link:
+            raise _unsafe(path, what, f"everybody can write {each}")
+        if (is_link or each in own) and status.st_uid not in (0, reader) and reader:
+            raise _unsafe(path, what, f"{each} belongs to another user (uid {status.st_uid})")
+
+
+def _own(path: Path) -> tuple[Path, ...]:
+    """The file, or a folder with all that is in it; and the folder around it."""
     path = path.resolve()
-    for each in (path, *path.parents):
-        status = each.stat()
-        is_sticky = each != path and status.st_mode & stat.S_ISVTX
-        if status.st_mode & stat.S_IWOTH and not is_sticky:
-            raise _unsafe(path, f"everybody can write {each}")
-        if each in (path, path.parent) and status.st_uid not in (0, os.geteuid()) and os.geteuid():
-            raise _unsafe(path, f"{each} belongs to another user (uid {status.st_uid})")
+    return (*(path.rglob("*") if path.is_dir() else ()), path, path.parent)
 
 
-def _unsafe(path: Path, why: str) -> ModelLoadError:
+def _leading(path: Path) -> Iterator[Path]:
+    """Every folder and link on the way to a file, and the file: whoever can write one of them chooses what is read."""
+    at, rest, links = Path(path.anchor), list(path.parts[1:]), 0
+    yield at
+    while rest:
+        part = rest.pop(0)
+        at = at.parent if part == ".." else at / part
+        yield at
+        if at.is_symlink() and links < _LINKS:
+            links += 1
+            target = at.readlink()
+            rest = [*target.parts[target.is_absolute() :], *rest]
+            at = Path(target.anchor) if target.is_absolute() else at.parent
+
+
+def _unsafe(path: Path, what: str, why: str) -> ModelLoadError:
     return ModelLoadError(
-        f"{path} is a pickle, which runs code when it is read, and {why}; take that away (chmod o-w), save the model as ONNX, skops "
+        f"{path} {what} runs code when it is read, and {why}; take that away (chmod o-w), save the model as ONNX, skops "
         "or safetensors, or say allow_pickle"
     )

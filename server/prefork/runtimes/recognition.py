@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,14 @@ from typing import Any
 import msgspec
 
 from prefork.errors import ModelLoadError
-from prefork.runtimes import table
+from prefork.runtimes import pickles, table
 from prefork.runtimes.runtime import Runtime
+
+log = logging.getLogger("prefork")
+
+_DEEPEST = 4
+"""Folders inside folders that are looked into."""
+_SHOWN = 8
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -29,72 +36,145 @@ class Recognition(msgspec.Struct, frozen=True):
 
 
 Layout = Callable[[Path], Recognition | None]
-"""Knows a folder by the files that describe it, such as MLmodel or model-settings.json."""
+"""Knows a folder by the files that describe it, such as model-settings.json. Raises ModelLoadError for one that cannot be meant."""
 
 
 def recognise(path: Path, runtime: str = "", layouts: tuple[Layout, ...] = ()) -> Recognition:
     """The saved model at a path. runtime: whose it is, if it is known already. Raises ModelLoadError that says what is there."""
     if not path.exists():
         raise ModelLoadError(f"there is no {path}")
-    found = _recognise(path, runtime, layouts)
+    found = look(path, runtime, layouts)
     if found is None:
         raise ModelLoadError(f"{path}: {_unknown(path)}; kinds of saved models: {', '.join(sorted(table.runtimes()))}")
     return found
 
 
-def _recognise(path: Path, runtime: str, layouts: tuple[Layout, ...]) -> Recognition | None:
+def look(path: Path, runtime: str = "", layouts: tuple[Layout, ...] = ()) -> Recognition | None:
+    """As `recognise`; None where nothing is there that anybody knows. Raises ModelLoadError for what is unclear or cannot be read."""
     if runtime:
-        known = table.find(runtime)
-        if path.is_file() or known.recognises(path):
-            return Recognition(runtime, path)
-        return _only([each for each in _files(path) if known.recognises(each)], {runtime: known}) or Recognition(
-            runtime, path
-        )
-    if path.is_dir():
-        described = next(filter(None, (layout(path) for layout in layouts)), None)
-        if described is not None:
-            return described
-    kind = _kind(path)
-    if kind is not None:
-        return Recognition(kind.name, path)
-    return _in_folder(path, layouts) if path.is_dir() else None
+        search = _Search({runtime: table.find(runtime)}, ())
+        return search.at(path) or Recognition(runtime, _only_file(path))
+    return _Search(table.runtimes(), layouts).at(path)
 
 
-def _kind(path: Path) -> Runtime | None:
-    return next((runtime for runtime in table.runtimes().values() if runtime.recognises(path)), None)
+class _Search:
+    """Looks for one saved model of the known kinds."""
+
+    def __init__(self, known: Mapping[str, Runtime], layouts: tuple[Layout, ...]) -> None:
+        self._known = known
+        self._layouts = layouts
+
+    def at(self, path: Path, depth: int = 0) -> Recognition | None:
+        """The model that a file or folder is, or that is in the folder."""
+        why = _unreadable(path)
+        if why:
+            raise ModelLoadError(f"{path} cannot be read: {why}")
+        if path.is_dir():
+            described = next(filter(None, (layout(path) for layout in self._layouts)), None)
+            if described is not None:
+                return described
+        kind = self._kind(path)
+        if kind:
+            return Recognition(kind, path)
+        return self._inside(path, depth) if path.is_dir() and depth < _DEEPEST else None
+
+    def _inside(self, path: Path, depth: int) -> Recognition | None:
+        """The newest of numbered versions, as TensorFlow Serving lays them out, else the one saved model, else the one folder's."""
+        entries = entries_of(path)
+        versions = sorted((int(each.name), each) for each in entries if each.is_dir() and _is_number(each.name))
+        if versions:
+            number, newest = versions[-1]
+            found = self.at(newest, depth + 1)
+            if found is not None:
+                return msgspec.structs.replace(found, version=found.version or str(number))
+        saved = [(each, self._kind(each)) for each in entries if not _unreadable(each)]
+        found = _one([Recognition(kind, each) for each, kind in saved if kind])
+        if found is None and len(entries) == 1 and entries[0].is_dir() and not versions:
+            return self.at(entries[0], depth + 1)
+        return found
+
+    def _kind(self, path: Path) -> str:
+        return next((name for name, runtime in self._known.items() if _recognises(runtime, path)), "")
 
 
-def _in_folder(path: Path, layouts: tuple[Layout, ...]) -> Recognition | None:
-    """The one saved model in a folder, or the newest of its numbered versions, as TensorFlow Serving lays them out."""
-    versions = sorted((int(each.name), each) for each in path.iterdir() if each.is_dir() and each.name.isdecimal())
-    if versions:
-        number, newest = versions[-1]
-        found = _recognise(newest, "", layouts)
-        return msgspec.structs.replace(found, version=str(number)) if found is not None else None
-    return _only([each for each in _files(path) if _kind(each) is not None], table.runtimes())
+def _recognises(runtime: Runtime, path: Path) -> bool:
+    try:
+        return runtime.recognises(path)
+    except Exception as error:  # noqa: BLE001 - a damaged file is no reason not to ask the others
+        log.debug("the runtime %s cannot look at %s: %r", runtime.name, path, error)
+        return False
 
 
-def _only(found: list[Path], known: Mapping[str, Runtime]) -> Recognition | None:
-    if len(found) > 1:
-        names = ", ".join(each.name for each in found)
-        raise ModelLoadError(f"{found[0].parent}: any of {names} could be meant; name the file")
-    for path in found:
-        for runtime in known.values():
-            if runtime.recognises(path):
-                return Recognition(runtime.name, path)
-    return None
+def _one(found: list[Recognition]) -> Recognition | None:
+    """The only one, or the one called `model`, as Seldon's and MLServer's servers call theirs. Raises ModelLoadError for several."""
+    called = [each for each in found if each.path.name.partition(".")[0] == "model"]
+    chosen = called if len(called) == 1 else found
+    if len(chosen) > 1:
+        names = ", ".join(each.path.name for each in chosen)
+        raise ModelLoadError(f"{chosen[0].path.parent}: any of {names} could be meant; name the file")
+    return chosen[0] if chosen else None
 
 
-def _files(path: Path) -> list[Path]:
+def _only_file(path: Path) -> Path:
+    entries = entries_of(path) if path.is_dir() else []
+    return entries[0] if len(entries) == 1 and entries[0].is_file() else path
+
+
+def entries_of(path: Path) -> list[Path]:
+    """What is in a folder, without what is hidden."""
     return sorted(each for each in path.iterdir() if not each.name.startswith("."))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def _unreadable(path: Path) -> str:
+    """Why a file or folder cannot be read; empty where it can."""
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        elif path.is_file():
+            with path.open("rb") as file:
+                file.read(1)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+# --- words for what is none ---------------------------------------------------------------------------------------
 
 
 def _unknown(path: Path) -> str:
     if path.is_dir():
-        names = [each.name for each in _files(path)]
-        return f"no saved model is in this folder (it has {', '.join(names[:8]) or 'nothing'})"
+        return _unknown_folder(path)
     if path.suffix == ".py":
         return f"that is Python code; serve a class by its name, as in `prefork serve {path.stem}`"
-    if path.suffix == ".safetensors":
-        return "these are weights without a model; write a class whose load() reads them"
+    if _is_safetensors(path):
+        return "these are weights (safetensors) without a model; write a class whose load() reads them"
+    if path.stat().st_size == 0:
+        return "the file is empty"
+    if pickles.is_pickle(path):
+        packages = ", ".join(sorted(pickles.packages(path) - {"builtins", "copyreg", "joblib", "numpy"})) or "Python"
+        return (
+            f"that is a pickle of objects of {packages}; if they have scikit-learn's interface, say --runtime sklearn"
+        )
     return "that is no saved model of a known kind"
+
+
+def _unknown_folder(path: Path) -> str:
+    entries = entries_of(path)
+    if any(each.is_file() and not _unreadable(each) and _is_safetensors(each) for each in entries):
+        return (
+            "the folder has weights (safetensors) and no model of a known kind; write a class whose load() reads them"
+        )
+    names = [each.name + (f" ({why})" if (why := _unreadable(each)) else "") for each in entries]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return f"no saved model is in this folder (it has {', '.join([*names[:_SHOWN], *more]) or 'nothing'})"
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Its head: the length of a JSON object in eight bytes, and the object (github.com/huggingface/safetensors, Format)."""
+    with path.open("rb") as file:
+        head = file.read(9)
+    return len(head) == 9 and head[8:] == b"{" and 0 < int.from_bytes(head[:8], "little") < path.stat().st_size

@@ -34,11 +34,18 @@ class Saved:
         if not path.exists():
             raise ModelLoadError(f"there is no {path}")
 
+    @property
+    def saved_path(self) -> Path:
+        """The file or folder: how much of it has been read is shown while it loads."""
+        return self._path
+
     def load(self) -> None:
         """Open it. Raises ModelLoadError."""
         begun = time.monotonic()
         opened = self._opened = self._runtime.open(self._path, self._options)
-        self.predict = Declared(opened.takes, opened.outputs, opened.labels, opened.run, self._runtime.platform)
+        self.predict = Declared(
+            opened.takes, opened.outputs, opened.labels, opened.run, self._runtime.platform, example=opened.example
+        )
         log.info(
             "%s (%s, %s) was loaded by %s in %.2f s: %s",
             self._path.name, self._runtime.name, size_of(self._path), os.getpid(), time.monotonic() - begun, opened.facts,

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import logging
+import pydoc
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prefork.errors import BadRequest, ModelLoadError
+from prefork.errors import BadRequest, ModelFailed, ModelLoadError
 from prefork.model.casting import as_bytes
-from prefork.model.columns import Columns
 from prefork.model.declared import Takes
+from prefork.model.example import zeros
 from prefork.model.features import text
-from prefork.model.tensor_inputs import Tensors
-from prefork.payload import TensorSpec, datatype_of
-from prefork.runtimes import pickles
+from prefork.payload import Kind, Payload, TensorSpec, datatype_of
+from prefork.runtimes import fitted, pickles
 from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+
+log = logging.getLogger("prefork")
 
 Array = np.ndarray[Any, Any]
 
 METHODS = ("predict", "predict_proba", "decision_function", "predict_log_proba", "transform", "score_samples")
+_OF_CLASSES = ("predict_proba", "predict_log_proba", "decision_function")
 _PACKAGES = {"sklearn", "xgboost", "lightgbm", "catboost", "imblearn"}
 """Whose pickled objects have scikit-learn's interface."""
+_HARMLESS = {"collections.OrderedDict", "collections.defaultdict"}
+"""What skops does not trust by itself, though it only holds values; lightgbm's models have it."""
+_VERSION = "_sklearn_version"
 
 
 def recognises(path: Path) -> bool:
@@ -33,159 +40,196 @@ def recognises(path: Path) -> bool:
 
 
 def _is_skops(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "schema.json" in archive.namelist()
+    except zipfile.BadZipFile:
         return False
-    with zipfile.ZipFile(path) as archive:
-        return "schema.json" in archive.namelist()
 
 
 def open_(path: Path, options: Options) -> Opened:
     """The estimator in the file. Raises ModelLoadError with both versions where they do not fit."""
-    estimator = _skops(path, options) if _is_skops(path) else _pickle(path, options)
+    estimator, mismatch = _read(path, options)
     methods = tuple(name for name in METHODS if callable(getattr(estimator, name, None)))
     if not methods:
         raise ModelLoadError(f"{path} holds a {type(estimator).__qualname__}, which has none of {', '.join(METHODS)}")
-    default = str(options.parameters.get("method", methods[0]))
-    if default not in methods:
-        raise ModelLoadError(f"parameters: method {default!r}: {type(estimator).__qualname__} has {', '.join(methods)}")
-    classes = getattr(estimator, "classes_", None)
+    default = _default(estimator, methods, options)
+    takes, example = fitted.takes(estimator), fitted.example(estimator)
+    texts = frozenset(spec.name for spec in takes.described() if spec.datatype == "BYTES")
+    asked = _Asked(estimator, methods, default, mismatch, texts)
     return Opened(
-        takes=takes(estimator),
-        outputs=_outputs(default, classes),
-        labels=_labels(classes),
-        run=_Asked(estimator, methods, default),
-        example=example(estimator),
+        takes=takes,
+        outputs=_outputs(asked, takes, example),
+        labels=_labels(getattr(estimator, "classes_", None)),
+        run=asked,
+        example=example,
         facts=f"{type(estimator).__qualname__}, {', '.join(methods)}",
     )
 
 
-def _pickle(path: Path, options: Options) -> Any:
-    pickles.check_safe(path, allowed=options.allow_pickle)
-    with needed("sklearn", "sklearn"):
-        import joblib
-        import sklearn
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        try:
-            return joblib.load(path)
-        except ImportError as error:
-            raise ModelLoadError(f"{path} needs a module that is not here: {error}") from error
-        except Exception as error:
-            raise ModelLoadError(
-                f"{path} cannot be read: {type(error).__name__}: {error}{_written(told, sklearn.__version__)}"
-            ) from error
-        finally:
-            _pass_on(told)
-
-
-def _written(told: list[warnings.WarningMessage], here: str) -> str:
-    """By which version it was written, if scikit-learn has said so."""
-    said = next((getattr(each.message, "original_sklearn_version", None) for each in told), None)
-    return "" if said is None else f"; this file was written by scikit-learn {said}, here is {here}"
-
-
-def _pass_on(told: list[warnings.WarningMessage]) -> None:
-    import logging
-
-    for text_ in dict.fromkeys(str(each.message).partition("\n")[0] for each in told):
-        logging.getLogger("prefork").warning("%s", text_)
-
-
-def _skops(path: Path, options: Options) -> Any:
-    with needed("sklearn (skops)", "skops"):
-        from skops import io
-    trusted = options.parameters.get("trusted")
-    unknown = sorted(set(io.get_untrusted_types(file=path)) - set(trusted or ()))
-    strange = [name for name in unknown if name.partition(".")[0] not in _PACKAGES]
-    if strange:
-        raise ModelLoadError(
-            f"{path} holds types that are not trusted: {', '.join(strange)}; name them in the parameter `trusted`"
-        )
-    return io.load(path, trusted=[*unknown, *(trusted or ())])
-
-
-def takes(estimator: Any) -> Takes:
-    """What it was fitted on: texts, a table with names, or a matrix."""
-    first = estimator.steps[0][1] if hasattr(estimator, "steps") else estimator
-    if hasattr(first, "build_analyzer"):
-        return Tensors((TensorSpec("BYTES", (-1,), "input"),))
-    names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
-    width = int(getattr(estimator, "n_features_in_", -1))
-    return Columns(width, names, "FP64", _datatypes(first), frame=bool(names) and _has_pandas())
-
-
-def _has_pandas() -> bool:
-    try:
-        import pandas as pd  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _categories(first: Any) -> dict[str, Array]:
-    """The categories that the encoders of a column transformer have seen, by their columns' names."""
-    found: dict[str, Array] = {}
-    for _, transformer, columns in getattr(first, "transformers_", ()):
-        last = transformer.steps[-1][1] if hasattr(transformer, "steps") else transformer
-        seen = getattr(last, "categories_", None)
-        if seen is not None and len(seen) == len(columns):
-            found.update(zip(map(str, columns), seen, strict=True))
+def _default(estimator: Any, methods: tuple[str, ...], options: Options) -> str:
+    """The method that answers; of a list, the first that there is."""
+    said = options.parameters.get("method", methods[0])
+    wanted = [said] if isinstance(said, str) else list(said)
+    found = next((name for name in wanted if name in methods), None)
+    if found is None:
+        named_ = " or ".join(map(repr, wanted))
+        raise ModelLoadError(f"parameters: method {named_}: {type(estimator).__qualname__} has {', '.join(methods)}")
     return found
 
 
-def _datatypes(first: Any) -> dict[str, str]:
-    """BYTES for a column of texts."""
-    return {name: "BYTES" for name, seen in _categories(first).items() if seen.dtype.kind in "OSU"}
+# --- reading ------------------------------------------------------------------------------------------------------
 
 
-def example(estimator: Any) -> Any:
-    """A row that it takes where its encoders know only certain texts; None where zeros will do."""
-    first = estimator.steps[0][1] if hasattr(estimator, "steps") else estimator
-    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
-    if hasattr(first, "build_analyzer"):
-        return {"input": np.array([b"some text"], dtype=object)}
-    known = _categories(first)
-    if not names or not known:
-        return None
-    return {name: known[name][:1] if name in known else np.zeros(1) for name in names}
+def _read(path: Path, options: Options) -> tuple[Any, str]:
+    """The estimator, and, if another version wrote the file, a sentence that says so."""
+    is_skops = _is_skops(path)
+    if not is_skops:
+        pickles.check_safe(path, allowed=options.allow_pickle)
+    with needed("sklearn", "sklearn"):
+        import joblib
+        import sklearn
+    read = _skops(path, options) if is_skops else lambda: joblib.load(path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            estimator = read()
+        except Exception as error:
+            raise ModelLoadError(_why(path, error, _mismatch(_written(path, told), sklearn.__version__))) from error
+    mismatch = _mismatch(_written(path, told) if told else "", sklearn.__version__)
+    _pass_on(path, told, mismatch)
+    return estimator, mismatch
 
 
-def _outputs(method: str, classes: Any) -> tuple[TensorSpec, ...] | None:
-    if isinstance(classes, list):  # several targets
-        return None
-    if method in {"predict_proba", "predict_log_proba"} and classes is not None:
-        return (TensorSpec("FP64", (-1, len(classes)), method),)
-    if method == "predict":
-        datatype = "FP64" if classes is None else datatype_of(np.asarray(classes)) or ""
-        return (TensorSpec(datatype, None if classes is None else (-1,), method),)
-    return (TensorSpec("FP64", None, method),)
+def _skops(path: Path, options: Options) -> Callable[[], Any]:
+    """Reads it. Raises ModelLoadError for types that are not trusted."""
+    with needed("sklearn (skops)", "sklearn"):
+        from skops import io
+    said = options.parameters.get("trusted") or ()
+    trusted = {said} if isinstance(said, str) else set(said)
+    try:
+        unknown = set(io.get_untrusted_types(file=path))
+    except Exception as error:
+        raise ModelLoadError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+    known = {name for name in unknown if name in trusted or _is_trusted(name)}
+    if unknown - known:
+        names = ", ".join(sorted(unknown - known))
+        raise ModelLoadError(f"{path} holds types that are not trusted: {names}; name them in the parameter `trusted`")
+    return lambda: io.load(path, trusted=sorted(known))
+
+
+def _is_trusted(name: str) -> bool:
+    """Whether it is a class of a package whose models these are, where that class was written, and so no function that it imports."""
+    if name in _HARMLESS:
+        return True
+    found = pydoc.locate(name) if name.partition(".")[0] in _PACKAGES else None
+    return isinstance(found, type) and f"{found.__module__}.{found.__qualname__}" == name
+
+
+def _written(path: Path, told: list[warnings.WarningMessage]) -> str:
+    """By which version of scikit-learn it was written, as scikit-learn or the file says; empty where neither does."""
+    said = next((getattr(each.message, "original_sklearn_version", None) for each in told), None)
+    return said or ("" if _is_skops(path) else pickles.written_by(path, _VERSION))
+
+
+def _mismatch(written: str, here: str) -> str:
+    return f"this file was written by scikit-learn {written}, here is {here}" if written not in {"", here} else ""
+
+
+def _why(path: Path, error: Exception, mismatch: str) -> str:
+    """What went wrong, and what helps."""
+    said = f"{path} cannot be read: {type(error).__name__}: {error}"
+    missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+    package = (missing or "").partition(".")[0]
+    if package and package not in {"sklearn", "numpy"}:
+        said = f"{path} needs the module {missing!r}, which is not here; install it, or put its folder on PYTHONPATH"
+    elif isinstance(error, AttributeError) and "__main__" in str(error):
+        said += "; the class was defined in a script or notebook: move it into a module and save the model again"
+    return f"{said}; {mismatch}" if mismatch else said
+
+
+def _pass_on(path: Path, told: list[warnings.WarningMessage], mismatch: str) -> None:
+    """What was warned of while it was read, each once; what every estimator says of versions as one line."""
+    if mismatch:
+        log.warning("%s: %s; what it predicts may differ, save it again with this version", path.name, mismatch)
+    others = [each.message for each in told if not hasattr(each.message, "original_sklearn_version")]
+    for line in dict.fromkeys(str(message).partition("\n")[0] for message in others):
+        log.warning("%s", line)
+
+
+# --- describing ---------------------------------------------------------------------------------------------------
+
+
+def _outputs(asked: _Asked, takes: Takes, example: Any) -> tuple[TensorSpec, ...] | None:
+    """As one row is answered; None where it takes no such row."""
+    given = zeros(takes.described()) if example is None else example
+    request = Payload(Kind.TENSOR, given) if isinstance(given, np.ndarray) else Payload(Kind.TENSORS, given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = asked(takes.gather(request), {}) if len(given) else {}
+        except Exception:  # noqa: BLE001 - it does not know this row; the requests' own are another matter
+            return None
+    return tuple(_spec(name, array) for name, array in found.items()) or None
+
+
+def _spec(name: str, array: Array) -> TensorSpec:
+    return TensorSpec(datatype_of(array) or "", (-1, *array.shape[1:]), name)
 
 
 def _labels(classes: Any) -> dict[str, tuple[str, ...]]:
-    if classes is None or isinstance(classes, list):
+    """The classes in their order, of each output that has one column a class."""
+    if classes is None:
         return {}
-    words = tuple(map(str, np.asarray(classes).tolist()))
-    return dict.fromkeys(("predict_proba", "predict_log_proba", "decision_function"), words)
+    if isinstance(classes, list):  # several targets
+        return {f"{method}_{at}": _words(each) for method in _OF_CLASSES[:2] for at, each in enumerate(classes)}
+    return dict.fromkeys(_OF_CLASSES, _words(classes))
+
+
+def _words(classes: Any) -> tuple[str, ...]:
+    return tuple(map(str, np.asarray(classes).tolist()))
+
+
+# --- asking -------------------------------------------------------------------------------------------------------
 
 
 class _Asked:
     """Calls the method that the request asks for."""
 
-    def __init__(self, estimator: Any, methods: tuple[str, ...], default: str) -> None:
+    def __init__(
+        self, estimator: Any, methods: tuple[str, ...], default: str, mismatch: str, texts: frozenset[str]
+    ) -> None:
         self._estimator = estimator
         self._methods = methods
         self._default = default
+        self._mismatch = mismatch
+        self._texts = texts
 
     def __call__(self, given: Any, parameters: Mapping[str, Any]) -> dict[str, Array]:
         method = parameters.get("method", self._default)
         if method not in self._methods:
             raise BadRequest(f"parameters: method {str(method)[:60]!r}: the model has {', '.join(self._methods)}")
-        if isinstance(given, dict):  # texts
-            given = text(given["input"]).tolist()
+        if isinstance(given, dict):
+            given = text(given[fitted.TEXT]).tolist()
         try:
             return named(method, getattr(self._estimator, method)(given))
         except (ValueError, TypeError) as error:  # there is no code but scikit-learn's: it is about these values
-            raise BadRequest(f"the model does not take these values: {error}") from error
+            raise BadRequest(f"the model does not take these values{self._suspects(given)}: {error}") from error
+        except AttributeError as error:  # of a newer version's code, about what an older one has not saved
+            if not self._mismatch:
+                raise
+            raise ModelFailed(f"{error}; {self._mismatch}: save the model again with this version") from error
+
+    def _suspects(self, given: Any) -> str:
+        """The columns of texts that no encoder is known for: only the model knows whether it takes them."""
+        if not hasattr(given, "columns"):
+            return ""
+        odd = [repr(name) for name in given.columns if name not in self._texts and not _is_numeric(given[name])]
+        return f" (of columns with texts: {', '.join(odd)})" if odd else ""
+
+
+def _is_numeric(column: Any) -> bool:
+    return getattr(column.dtype, "kind", "O") in "biuf"
 
 
 def named(method: str, result: Any) -> dict[str, Array]:
@@ -213,7 +257,7 @@ RUNTIME = Runtime(
     recognises=recognises,
     open=open_,
     parameters={
-        "method": "The method that answers: predict, predict_proba, decision_function, transform, ...",
+        "method": "The method that answers: predict, predict_proba, decision_function, transform, ...; of a list, the first there is.",
         "trusted": "skops: types outside scikit-learn that may be loaded.",
     },
 )

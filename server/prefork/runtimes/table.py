@@ -6,13 +6,22 @@ import importlib.metadata
 from functools import lru_cache
 
 from prefork.errors import ModelLoadError
-from prefork.runtimes import onnx, sklearn
+from prefork.runtimes import catboost, lightgbm, mlflow, onnx, sklearn, tensorflow, torch, xgboost
 from prefork.runtimes.runtime import Runtime
 
 GROUP = "prefork.runtimes"
 """The group of entry points by which a package adds its own."""
 
-_OWN = (onnx.RUNTIME, sklearn.RUNTIME)
+_OWN = (
+    mlflow.RUNTIME,
+    onnx.RUNTIME,
+    sklearn.RUNTIME,
+    tensorflow.RUNTIME,
+    xgboost.RUNTIME,
+    lightgbm.RUNTIME,
+    catboost.RUNTIME,
+    torch.RUNTIME,
+)
 """In the order in which they are asked whether a file is theirs."""
 
 

@@ -91,6 +91,17 @@ def thread_share(settings: Settings) -> int:
     return int(said) if said.isdecimal() and int(said) else max(1, int(cpus.available() / settings.workers))
 
 
+def set_variable(name: str, value: str, *, unless_set: bool = False) -> str | None:
+    """Set a variable of this process for good, for a library that reads it while it is imported, and give what it was before.
+
+    unless_set: leave one that is there.
+    """
+    before = os.environ.get(name)
+    if before is None or not unless_set:
+        os.environ[name] = value
+    return before
+
+
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set variables of this process for a while."""
