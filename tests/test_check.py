@@ -232,3 +232,21 @@ def test_what_is_no_model_is_passed_over(tmp_path):
     inside.mkdir(parents=True)
     (inside / "model.pkl").write_bytes(pickle.dumps(FITTED))
     assert pickles.pickled([tmp_path]) == []
+
+
+def test_a_saved_model_is_examined(tmp_path):
+    """A path is examined as a class is: loaded and tried in a child, with the inputs that the file tells."""
+    joblib.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), tmp_path / "line.joblib")
+    done = subprocess.run(
+        [sys.executable, "-m", "prefork", "check", "line.joblib", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    assert said["inputs"] == ["input FP64[-1, 1]"]
+    assert said["style"] == "a saved model, served by sklearn"
+    assert [stage["name"] for stage in said["stages"]][-2:] == ["load()", "predict"]
+    assert "failed" not in said

@@ -182,3 +182,22 @@ def test_a_declared_predict_is_a_models():
     assert answer.names == ["no", "yes"]
     np.testing.assert_array_equal(answer.value["p"], MATRIX / 2)
     assert [each["name"] for each in model.metadata()["inputs"]] == ["age", "size"]
+
+
+def test_a_column_may_be_left_out():
+    """One that is optional; the metadata says so, and the frame is made of the others."""
+    table = Columns(names=("age", "size"), frame=True, optional=frozenset({"size"}))
+    assert [spec.optional for spec in table.described()] == [False, True]
+    assert list(table.gather(tensors(age=[1.0])).columns) == ["age"]
+    with pytest.raises(BadRequest, match="missing column 'age'"):
+        table.gather(tensors(size=[1.0]))
+
+
+def test_a_number_is_no_text():
+    """A column of texts that gets numbers is refused by its name; a null among texts is one."""
+    with pytest.raises(BadRequest, match=r"column 'city' has the datatype INT64; text \(BYTES\) is needed"):
+        FRAME.gather(tensors(age=[1.0], city=[3]))
+    assert FRAME.gather(tensors(age=[1.0, 2.0], city=np.array(["Oslo", None], object)))["city"].isna().tolist() == [
+        False,
+        True,
+    ]

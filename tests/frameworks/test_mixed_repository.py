@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Self
 
 import httpx
 import joblib
@@ -15,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.linear_model import LinearRegression
 
 from repositories import add, ask, index, load, number, repository_server, unload
-from running import wait_until
 
 pytestmark = pytest.mark.frameworks
 
@@ -32,7 +32,7 @@ def linear(value: float) -> LinearRegression:
 
 
 def graph(path: Path, value: float) -> None:
-    factor = numpy_helper.from_array(np.array([value]), "k")
+    factor = numpy_helper.from_array(np.array([float(value)]), "k")
     port = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["rows", 1]) for name in "xy"]
     made = helper.make_graph([helper.make_node("Mul", ["x", "k"], ["y"])], "g", port[:1], port[1:], [factor])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
@@ -74,7 +74,7 @@ class Asking:
                 else:
                     self.failures.append(answer.text)
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -93,7 +93,6 @@ def test_a_repository_of_every_kind_is_served_and_reloaded(tmp_path):
     (repository / "forest" / "model.yaml").write_text("runtime: sklearn\nversions: all\n")
     version(repository, "forest", 1)
     with repository_server(tmp_path, "--control", "explicit", "--load-model", "*") as server, server.client() as client:
-        wait_until(lambda: set(index(client).values()) == {"READY"}, "all models")
         assert {kind: round(_value(ask(client, kind))) for kind in KINDS} == dict.fromkeys(KINDS, 2)
         assert number_of(client, "forest/versions/1") == 1
         assert client.get("/v2/models/net").json()["platform"] == "onnxruntime_onnx"

@@ -16,8 +16,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 import sklearn
+import skops.io
 from lightgbm import LGBMClassifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans

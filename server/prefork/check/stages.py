@@ -24,6 +24,7 @@ from prefork.model import Model, loader
 from prefork.model.hooks import found as hook_of
 from prefork.model.ownership import Ownership
 from prefork.payload import TensorSpec
+from prefork.runtimes.saved import Saved
 from prefork.settings import Settings
 
 _HOOKS = (
@@ -35,11 +36,19 @@ _HOOKS = (
 def examine(settings: Settings) -> Found:
     """Everything that there is to find. Nothing of the user's code stays in this process."""
     found = Found(model=settings.model, workers=settings.workers)
-    found.pickles = pickled([Path.cwd(), *([Path(settings.model_dir)] if settings.model_dir else [])])
+    found.pickles = pickled(_folders(settings))
     _collect(found, lambda say: _as_in_a_worker(settings, say))
     if not found.failed:
         found.preload = _preloaded(settings)
     return found
+
+
+def _folders(settings: Settings) -> list[Path]:
+    """Where pickled files of the model's may lie."""
+    if settings.runtime:
+        path = Path(settings.model)
+        return [path if path.is_dir() else path.parent]
+    return [Path.cwd(), *([Path(settings.model_dir)] if settings.model_dir else [])]
 
 
 def _collect(found: Found, run: Callable[[Say], None]) -> None:
@@ -63,16 +72,16 @@ def _as_in_a_worker(settings: Settings, say: Say) -> None:
     say({"base": measured().resident, "stage": _stage("start", 0.0)})
     try:
         begun = time.monotonic()
-        loader.find(settings.model, settings.model_dir)
+        _find(settings)
         say({"stage": _stage("import", begun)})
         stage, begun = "constructor", time.monotonic()
         model = application.construct(settings)
-        say({"stage": _stage(stage, begun), **_described(model)})
+        say({"stage": _stage(stage, begun), **_described(model, settings)})
 
         def begin(step: str) -> None:
             nonlocal stage, begun
             if step == "predict":
-                say({"stage": _stage("load()", begun)})
+                say({"stage": _stage("load()", begun), "inputs": _inputs(model)})
             stage, begun = step, time.monotonic()
 
         told = application.try_out(model, settings, begin, lambda: say(_end(stage, begun)))
@@ -80,6 +89,12 @@ def _as_in_a_worker(settings: Settings, say: Say) -> None:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's
         say({"failed": f"{stage}: {type(error).__name__}: {error}"})
     say({"imports": _imports(set(sys.modules) - before, settings)})
+
+
+def _find(settings: Settings) -> None:
+    """Import the class; a saved model has none."""
+    if not settings.runtime:
+        loader.find(settings.model, settings.model_dir)
 
 
 def _end(stage: str, begun: float) -> dict[str, Any]:
@@ -91,7 +106,9 @@ def _stage(name: str, begun: float) -> dict[str, Any]:
     return {"name": name, "resident": measured().resident, "seconds": seconds}
 
 
-def _described(model: Model) -> dict[str, Any]:
+def _described(model: Model, settings: Settings) -> dict[str, Any]:
+    if settings.runtime:
+        return {"file": settings.model, "style": f"a saved model, served by {settings.runtime}"}
     user = model.user_object
     predict = hook_of(user, "predict")
     named = model.spec.inputs is not None
@@ -109,6 +126,13 @@ def _described(model: Model) -> dict[str, Any]:
     }
 
 
+def _inputs(model: Model) -> list[str]:
+    """Those of the signature; a saved model's are known once it is loaded."""
+    return [
+        _input(spec) for spec in (model.described if isinstance(model.user_object, Saved) else model.spec).inputs or ()
+    ]
+
+
 def _input(spec: TensorSpec) -> str:
     shape = "" if spec.shape is None else str(list(spec.shape))
     return f"{spec.name} {spec.datatype or 'any'}{shape}{' (optional)' if spec.optional else ''}"
@@ -123,7 +147,7 @@ def _file(cls: type[Any]) -> str:
 
 def _imports(new: set[str], settings: Settings) -> dict[str, str]:
     """The installed packages among new modules and among those that the user's modules hold, by their installed names."""
-    owned = [module for _, module in Ownership.of(settings.model, settings.model_dir).modules()]
+    owned = [] if settings.runtime else [each for _, each in Ownership.of(settings.model, settings.model_dir).modules()]
     held = {value.__name__ for module in owned for value in vars(module).values() if inspect.ismodule(value)}
     tops = {name.partition(".")[0] for name in new | held} - sys.stdlib_module_names
     by_module = metadata.packages_distributions()
@@ -150,7 +174,7 @@ def _as_in_the_master(settings: Settings, say: Say) -> None:
 
     def construct() -> Model:
         nonlocal objects
-        loader.find(settings.model, settings.model_dir)
+        _find(settings)
         before = measured().objects
         model = application.construct(settings)
         objects = measured().objects - before

@@ -55,10 +55,10 @@ def is_pickle(path: Path) -> bool:
 
 
 def written_by(path: Path, key: str) -> str:
-    """The version that stands under a key such as `_sklearn_version` in a pickle, found without running it; empty where there is none.
+    r"""The version that stands under a key such as `_sklearn_version` in a pickle, found without running it; empty where there is none.
 
-    A text is `X` and four bytes of length, or `\\x8c` and one; what an object's state says twice is said by reference the second
-    time. `\\x94` and `q` with a byte, or `r` with four, only number it.
+    A text is `X` and four bytes of length, or `\x8c` and one; what an object's state says twice is said by reference the second
+    time. `\x94` and `q` with a byte, or `r` with four, only number it.
     """
     pattern = re.compile(re.escape(key.encode()) + rb"(?:\x94|q.|r....)?(?:\x8c(.)|X(....))([0-9][!-~]*)", re.DOTALL)
     before = b""
