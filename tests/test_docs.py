@@ -121,9 +121,10 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project that `prefork init Iris` writes."""
+    """The project that `prefork init Iris` writes, with its model trained."""
     folder = tmp_path_factory.mktemp("project") / "Iris"
     scaffold.init("Iris", folder)
+    subprocess.run([sys.executable, "train.py"], cwd=folder, check=True, capture_output=True)
     return folder
 
 

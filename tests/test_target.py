@@ -101,6 +101,8 @@ def test_a_saved_model_is_served(saved: Path, host: str):
         expected = joblib.load(saved).predict_proba(ROWS)
         assert (output["name"], output["shape"]) == ("predict_proba", [3, 2])
         np.testing.assert_array_equal(np.array(output["data"]).reshape(3, 2), expected)
+        table = {"dataframe_split": {"data": ROWS.tolist()}}
+        assert client.post("/invocations", json=table).json() == {"predictions": ["no", "yes", "yes"]}
         assert "is a model of the kind sklearn; host:" in running.log
 
 

@@ -108,8 +108,11 @@ def _frame(found: Invocation, layout: str, spec: ModelSpec) -> Payload:
 
 
 def encode(answer: Payload, wanted: None, spec: ModelSpec, nan: Nan = "null") -> Response:  # noqa: ARG001 - the protocols' common signature
-    """`{"predictions": ...}`: nested lists, or an object of them by name for named outputs."""
-    if answer.kind is Kind.TENSORS:
+    """`{"predictions": ...}`: nested lists, or an object of them by name for what a class names, and a saved model's several outputs."""
+    if answer.kind is Kind.TENSORS and len(answer.value) == 1 and spec.platform != "python":
+        ((name, array),) = answer.value.items()
+        found: Any = values.readable(array, name)
+    elif answer.kind is Kind.TENSORS:
         found = {name: values.readable(array, name) for name, array in answer.value.items()}
     else:
         found = values.answered(answer)
