@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from prefork.model.columns import Columns
 from prefork.model.declared import Declared
 from prefork.model.tensor_inputs import Tensors
 from prefork.payload import Kind, Payload, TensorSpec
+from prefork.testing import Client
 
 MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]])
 TWO = Tensors((TensorSpec("FP32", (-1, 2), "a"), TensorSpec("INT64", (-1,), "n")))
@@ -201,3 +203,28 @@ def test_a_number_is_no_text():
         False,
         True,
     ]
+
+
+class Fixed(Saved):
+    """A saved model of exactly one row."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, ...]] = []
+
+    def load(self) -> None:
+        takes = Tensors((TensorSpec("FP64", (1, 2), "x"),))
+        self.predict = Declared(takes, None, {}, self._run, is_batched=False)
+
+    def _run(self, inputs: Any, _parameters: Any) -> dict[str, Any]:
+        self.seen.append(inputs["x"].shape)
+        return {"y": inputs["x"]}
+
+
+def test_a_fixed_number_of_rows_is_never_a_batch():
+    """Where the first axis is fixed, requests that wait together are not put together, which the model would refuse."""
+    model = Fixed()
+    with Client(model, max_batch_size=8, max_batch_delay=100_000) as client, ThreadPoolExecutor(4) as pool:
+        message = {"data": {"ndarray": [[1.0, 2.0]]}}
+        answers = list(pool.map(lambda _: client.post("/predict", json=message).status_code, range(4)))
+    assert answers == [200] * 4
+    assert model.seen == [(1, 2)] * 4

@@ -47,6 +47,12 @@ def test_what_is_said_wins(saved: Path):
     assert (found.name, found.host, found.runtime) == ("mine", "process", "sklearn")
 
 
+def test_devices_need_a_process(saved: Path):
+    """Each device is a process's own, so a model that asks for some gets processes; unless it is said otherwise."""
+    assert settled(model="iris.joblib", devices=("0",)).host == "process"
+    assert settled(model="iris.joblib", devices=("0",), host="worker").host == "worker"
+
+
 def test_a_folder_is_its_model(saved: Path):
     """A folder with one saved model is that model, under the folder's name; `model_dir` alone means the same, as KServe says it."""
     folder = saved.parent / "forest"

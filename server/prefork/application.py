@@ -6,6 +6,7 @@ first happens in the master and the second in each worker, otherwise both in the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,8 @@ from prefork.runtimes.runtime import Options
 from prefork.runtimes.saved import Saved
 from prefork.service import Service
 from prefork.settings import Settings, threads_here
+
+log = logging.getLogger("prefork")
 
 
 class Front(msgspec.Struct):
@@ -121,7 +124,9 @@ def batching(settings: Settings) -> Batching | None:
 
 def _batched(local: LocalInstance, settings: Settings) -> tuple[Instance, bool]:
     policy = batching(settings)
-    if policy is None or local.spec.streams:
+    if policy is None or local.spec.streams or not local.spec.is_batched:
+        if policy is not None and not local.spec.is_batched:
+            log.warning("%s is made for a fixed number of rows: its requests are not put together", local.spec.name)
         return local, False
     return BatchingInstance(local, policy, max(1, settings.threads), stuck_after=settings.timeout), True
 

@@ -231,7 +231,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     streams: an answer may have several parts, so that only the streaming endpoints can carry it.
     raw: the methods whose hook wants the protocol's message as it was sent (`predict_raw` and its like).
     labels: of an output's classes, by its name. max_rows: that a request may have along the first axis of its inputs; 0 is any number.
-    example: the model's own, for showing; None where it has none.
+    example: the model's own, for showing; None where it has none. is_batched: whether requests may be put together: the first axis
+    of what it takes is free.
     """
 
     name: str
@@ -244,3 +245,4 @@ class ModelSpec(msgspec.Struct, frozen=True):
     labels: dict[str, tuple[str, ...]] = {}
     max_rows: int = 0
     example: Sample | None = None
+    is_batched: bool = True

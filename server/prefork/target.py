@@ -10,6 +10,7 @@ from prefork.fetching import local
 from prefork.runtimes import prepackaged, table
 from prefork.runtimes.layouts import LAYOUTS
 from prefork.runtimes.recognition import Recognition, recognise
+from prefork.runtimes.runtime import Runtime
 from prefork.settings import Settings
 
 
@@ -29,7 +30,7 @@ def settled(settings: Settings) -> Settings:
 
 def _saved(settings: Settings, path: Path, found: Recognition) -> Settings:
     runtime = table.find(found.runtime)
-    host, why = (runtime.host, runtime.why) if settings.host == "auto" else (settings.host, "that was asked for")
+    host, why = _host(settings, runtime)
     note = f"{found.path} is a model of the kind {runtime.name}; host: {host}, as {why}"
     return msgspec.structs.replace(
         settings,
@@ -42,6 +43,15 @@ def _saved(settings: Settings, path: Path, found: Recognition) -> Settings:
         parameters=prepackaged.translated(runtime.name, {**found.parameters, **settings.parameters}),
         notes=(*settings.notes, note),
     )
+
+
+def _host(settings: Settings, runtime: Runtime) -> tuple[str, str]:
+    """Where the model is to live, and why there."""
+    if settings.host != "auto":
+        return settings.host, "that was asked for"
+    if settings.devices:
+        return "process", "each of its devices is a process's own"
+    return runtime.host, runtime.why
 
 
 def _path(settings: Settings) -> Path | None:

@@ -33,7 +33,7 @@ class Declared:
     """A `predict` of a saved model.
 
     takes: its inputs. outputs: what it answers; None where that is known only from an answer. labels: of an output's classes.
-    example: inputs by name or one matrix that the model is known to take.
+    example: inputs by name or one matrix that the model is known to take. is_batched: whether the first axis of its inputs is free.
     """
 
     streams = False
@@ -48,12 +48,14 @@ class Declared:
         platform: str = "",
         *,
         example: Any = None,
+        is_batched: bool = True,
     ) -> None:
         self.takes = takes
         self.outputs = outputs
         self.labels = labels
         self.platform = platform
         self.example = example
+        self.is_batched = is_batched
         self._run = run
 
     def __call__(self, request: Payload) -> Payload:

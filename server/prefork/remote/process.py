@@ -166,7 +166,7 @@ def _host(instance: LocalInstance, charge: Charge) -> Serving:
     threads, limits = max(1, config.threads), Limits(charge.max_frame, config.memory_limit)
     if instance.is_async:
         return AsyncHost(instance, listeners, limits)
-    if config.batching is not None and not instance.sends:
+    if config.batching is not None and not instance.sends and instance.spec.is_batched:
         return BatchHost(instance, listeners, config.batching, threads, limits)
     return Host(instance, listeners, threads, limits)
 

@@ -44,7 +44,13 @@ class Saved:
         begun = time.monotonic()
         opened = self._opened = self._runtime.open(self._path, self._options)
         self.predict = Declared(
-            opened.takes, opened.outputs, opened.labels, opened.run, self._runtime.platform, example=opened.example
+            opened.takes,
+            opened.outputs,
+            opened.labels,
+            opened.run,
+            self._runtime.platform,
+            example=opened.example,
+            is_batched=opened.is_batched,
         )
         log.info(
             "%s (%s, %s) was loaded by %s in %.2f s: %s",
