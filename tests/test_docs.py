@@ -33,7 +33,7 @@ LONG_RUNNING = ("prefork serve", "seldon-core-microservice")
 FRAGMENTS = "import joblib\nimport numpy as np\nfrom Iris import Iris\n\n"
 """What README's classes take for granted; blocks in docs/ are complete."""
 
-OTHER_TOOLS = {"--as-dockerfile", "--incremental"}
+OTHER_TOOLS = {"--as-dockerfile", "--incremental", "--matrix"}
 NOT_READ = {"GUNICORN_MAX_REQUESTS_JITTER", "SELDON_DEBUG"}
 """Variables that are named to say that they are not read, or whose name is cut short in a table."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from prefork.model.columns import Columns
 from prefork.model.declared import Declared
 from prefork.model.tensor_inputs import Tensors
 from prefork.payload import Kind, Payload, TensorSpec
-from prefork.testing import Client
+from running import serving
 
 MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]])
 TWO = Tensors((TensorSpec("FP32", (-1, 2), "a"), TensorSpec("INT64", (-1,), "n")))
@@ -205,26 +206,30 @@ def test_a_number_is_no_text():
     ]
 
 
-class Fixed(Saved):
-    """A saved model of exactly one row."""
+ROWS = """
+    import numpy as np
+    from prefork.model.declared import Declared
+    from prefork.model.tensor_inputs import Tensors
+    from prefork.payload import TensorSpec
 
-    def __init__(self) -> None:
-        self.seen: list[tuple[int, ...]] = []
+    class Model:
+        def load(self):
+            takes = Tensors((TensorSpec("FP64", ({rows}, 2), "x"),))
+            self.predict = Declared(takes, None, {{}}, self.run, is_batched={is_batched})
 
-    def load(self) -> None:
-        takes = Tensors((TensorSpec("FP64", (1, 2), "x"),))
-        self.predict = Declared(takes, None, {}, self._run, is_batched=False)
-
-    def _run(self, inputs: Any, _parameters: Any) -> dict[str, Any]:
-        self.seen.append(inputs["x"].shape)
-        return {"y": inputs["x"]}
+        def run(self, inputs, parameters):
+            return {{"rows": np.full(len(inputs["x"]), len(inputs["x"]))}}
+"""
 
 
-def test_a_fixed_number_of_rows_is_never_a_batch():
-    """Where the first axis is fixed, requests that wait together are not put together, which the model would refuse."""
-    model = Fixed()
-    with Client(model, max_batch_size=8, max_batch_delay=100_000) as client, ThreadPoolExecutor(4) as pool:
+@pytest.mark.parametrize("host", ["worker", "process"])
+@pytest.mark.parametrize(("rows", "is_batched"), [(-1, True), (1, False)])
+def test_a_fixed_number_of_rows_is_never_a_batch(tmp_path: Path, host: str, rows: int, is_batched: bool):
+    """Requests that wait together are put together, but not for a model whose first axis is fixed: it would refuse the batch."""
+    source = ROWS.format(rows=rows, is_batched=is_batched)
+    flags = ("--host", host, "--workers", "1", "--max-batch-size", "2", "--max-batch-delay", "20000000")
+    with serving(tmp_path, source, *flags) as running, running.client() as client, ThreadPoolExecutor(2) as pool:
         message = {"data": {"ndarray": [[1.0, 2.0]]}}
-        answers = list(pool.map(lambda _: client.post("/predict", json=message).status_code, range(4)))
-    assert answers == [200] * 4
-    assert model.seen == [(1, 2)] * 4
+        answers = list(pool.map(lambda _: client.post("/predict", json=message), range(2)))
+    assert [each.status_code for each in answers] == [200] * 2
+    assert [each.json()["data"]["ndarray"] for each in answers] == [[2 if is_batched else 1]] * 2
