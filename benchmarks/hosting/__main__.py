@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.hosting import cost, crashes, memory, queueing, swaps
+from benchmarks.hosting import cost, crashes, frameworks, memory, queueing, swaps
 
 PAGE = Path(__file__).parents[2] / "docs" / "hosting.md"
 
@@ -19,14 +19,17 @@ PARTS: dict[str, Callable[[], str]] = {
     "queueing": lambda: queueing.measure(10.0),
     "batching": lambda: queueing.batching(2000),
     "crashes": lambda: crashes.measure(100),
+    "frameworks": frameworks.measure,
 }
+OPTIONAL = {"frameworks"}
+"""What needs more than Prefork's own requirements, and is measured only when it is asked for."""
 
 
 def main() -> None:
-    """Run the parts that were asked for, all of them by default."""
+    """Run the parts that were asked for, by default all that need nothing else."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosting", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS))
-    for part in parser.parse_args().parts or PARTS:
+    for part in parser.parse_args().parts or [each for each in PARTS if each not in OPTIONAL]:
         print(f"{part}:", flush=True)
         text = PARTS[part]()
         print(f"\n{text}", flush=True)

@@ -10,7 +10,8 @@ from benchmarks.hosting.served import Holdings, control, holdings, serving, slop
 from benchmarks.report import table
 from benchmarks.servers import Running
 
-WARM = 5
+WARM = 120
+"""Cycles that do not count: until then caches of a few hundred entries and the heap of the supervisor fill up."""
 
 
 def measure(cycles: int) -> str:
@@ -26,14 +27,14 @@ def measure(cycles: int) -> str:
 
 
 def _once(up: Running, run_dir: Path) -> str:
-    _loaded(up, "small")  # what the first load costs the server itself is not the model's
-    _unloaded(up, "small")
+    loaded(up, "small")  # what the first load costs the server itself is not the model's
+    unloaded(up, "small")
     before = holdings(up, run_dir)
-    _loaded(up, "big")
-    loaded = holdings(up, run_dir)
-    _unloaded(up, "big")
+    loaded(up, "big")
+    held = holdings(up, run_dir)
+    unloaded(up, "big")
     after = holdings(up, run_dir)
-    rows = [[name, f"{held.memory / 1e6:,.1f} MB"] for name, held in _named(before, loaded, after)]
+    rows = [[name, f"{held.memory / 1e6:,.1f} MB"] for name, held in _named(before, held, after)]
     return table(["memory of all processes (PSS)", ""], [*rows, ["difference", _difference(before, after)]])
 
 
@@ -46,16 +47,18 @@ def _difference(before: Holdings, after: Holdings) -> str:
 
 
 def _cycle(up: Running, run_dir: Path) -> Holdings:
-    _loaded(up, "small")
-    _unloaded(up, "small")
+    loaded(up, "small")
+    unloaded(up, "small")
     return holdings(up, run_dir)
 
 
-def _loaded(up: Running, name: str) -> None:
+def loaded(up: Running, name: str) -> None:
+    """Load a model. Raises RuntimeError when that fails."""
     _done(control(up, "load", name))
 
 
-def _unloaded(up: Running, name: str) -> None:
+def unloaded(up: Running, name: str) -> None:
+    """Unload it. Raises RuntimeError when that fails."""
     _done(control(up, "unload", name))
 
 
