@@ -29,8 +29,6 @@ from prefork.payload import Payload
 from prefork.protocols.examples import lines
 from prefork.protocols.seldon import Context
 from prefork.repository.config import Batching
-from prefork.runtimes.runtime import Options
-from prefork.runtimes.saved import Saved
 from prefork.service import Service
 from prefork.settings import Settings, threads_here
 
@@ -63,7 +61,11 @@ def construct(settings: Settings) -> Model:
     return wrap(loader.construct(cls, parameters), settings)
 
 
-def _saved(settings: Settings) -> Saved:
+def _saved(settings: Settings) -> object:
+    # The table of runtimes takes 50 ms to import: a class does without it.
+    from prefork.runtimes.runtime import Options
+    from prefork.runtimes.saved import Saved
+
     options = Options(parameters=settings.parameters, threads=threads_here(), allow_pickle=settings.allow_pickle)
     return Saved(settings.runtime, Path(settings.model), options)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from prefork.fetching import local
-from prefork.runtimes import prepackaged, table
-from prefork.runtimes.layouts import LAYOUTS
-from prefork.runtimes.recognition import Recognition, recognise
-from prefork.runtimes.runtime import Runtime
 from prefork.settings import Settings
+
+if TYPE_CHECKING:  # the table of runtimes takes 50 ms to import: a class does without it
+    from prefork.runtimes.recognition import Recognition
+    from prefork.runtimes.runtime import Runtime
 
 
 def settled(settings: Settings) -> Settings:
@@ -22,6 +23,9 @@ def settled(settings: Settings) -> Settings:
     path = _path(settings)
     if path is None:
         return settings
+    from prefork.runtimes.layouts import LAYOUTS
+    from prefork.runtimes.recognition import recognise
+
     found = recognise(path, settings.runtime, LAYOUTS)
     if found.class_:
         return msgspec.structs.replace(settings, model=found.class_, model_dir=str(found.path))
@@ -29,6 +33,8 @@ def settled(settings: Settings) -> Settings:
 
 
 def _saved(settings: Settings, path: Path, found: Recognition) -> Settings:
+    from prefork.runtimes import prepackaged, table
+
     runtime = table.find(found.runtime)
     host, why = _host(settings, runtime)
     note = f"{found.path} is a model of the kind {runtime.name}; host: {host}, as {why}"

@@ -19,8 +19,6 @@ from prefork.payload import ModelSpec, Payload
 from prefork.remote import loops
 from prefork.remote.charge import Card, Charge
 from prefork.remote.warming import warmups
-from prefork.runtimes.runtime import Options
-from prefork.runtimes.saved import Saved
 from prefork.settings import threads_here
 
 
@@ -72,6 +70,10 @@ def _construct(charge: Charge) -> Model:
 
 
 def _saved(charge: Charge) -> Model:
+    # The table of runtimes takes 50 ms to import: a class does without it.
+    from prefork.runtimes.runtime import Options
+    from prefork.runtimes.saved import Saved
+
     config = charge.config
     folders = [Path(each) for each in (charge.folder, charge.directory) if each]
     path = next((each / config.file for each in folders if (each / config.file).exists()), folders[0] / config.file)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from prefork.errors import StartupError
 from prefork.repository.repository import Repository
-from prefork.runtimes.shelf import known
 from prefork.supervisor import kernel, strays
 from prefork.supervisor.control import Control
 from prefork.supervisor.lifecycle import Lifecycle
@@ -126,4 +125,8 @@ class Supervisor:
 
 def _source(orders: Orders) -> Source:
     singles = Singles(orders.singles)
-    return Shelves(singles, Repository(orders.repositories, known())) if orders.repositories else singles
+    if not orders.repositories:
+        return singles
+    from prefork.runtimes.shelf import known  # takes 50 ms, which a single model need not wait for
+
+    return Shelves(singles, Repository(orders.repositories, known()))
