@@ -215,7 +215,7 @@ ROWS = """
     class Model:
         def load(self):
             takes = Tensors((TensorSpec("FP64", ({rows}, 2), "x"),))
-            self.predict = Declared(takes, None, {{}}, self.run, is_batched={is_batched})
+            self.predict = Declared(takes, None, {{}}, self.run)
 
         def run(self, inputs, parameters):
             return {{"rows": np.full(len(inputs["x"]), len(inputs["x"]))}}
@@ -226,7 +226,7 @@ ROWS = """
 @pytest.mark.parametrize(("rows", "is_batched"), [(-1, True), (1, False)])
 def test_a_fixed_number_of_rows_is_never_a_batch(tmp_path: Path, host: str, rows: int, is_batched: bool):
     """Requests that wait together are put together, but not for a model whose first axis is fixed: it would refuse the batch."""
-    source = ROWS.format(rows=rows, is_batched=is_batched)
+    source = ROWS.format(rows=rows)
     flags = ("--host", host, "--workers", "1", "--max-batch-size", "2", "--max-batch-delay", "20000000")
     with serving(tmp_path, source, *flags) as running, running.client() as client, ThreadPoolExecutor(2) as pool:
         message = {"data": {"ndarray": [[1.0, 2.0]]}}

@@ -46,9 +46,6 @@ class Matrix:
         found = re.search(
             r"test_runtimes\.py::(\w+)\[(.+)-(worker|process)(?:-(?:instances|inputs))?\]$", report.nodeid
         )
-        found = found or re.search(
-            r"test_runtimes\.py::(\w+)\[(?:instances|inputs)-(.+)-(worker|process)\]$", report.nodeid
-        )
         if found is not None and (report.when == "call" or not report.passed):
             test, case, host = found.groups()
             self._outcomes[case, host, test].add(report.outcome)

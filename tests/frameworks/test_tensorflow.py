@@ -102,7 +102,7 @@ def test_metadata_is_the_signatures(tmp_path: Path):
     model = opened(saved_model(tmp_path, serving_default="several"))
     assert set(model.takes.described()) == {TensorSpec("INT64", (-1,), "a"), TensorSpec("BYTES", (-1,), "t")}
     assert set(model.outputs or ()) == {TensorSpec("INT64", (-1,), "double"), TensorSpec("BYTES", (-1,), "said")}
-    assert model.is_batched
+    assert model.takes.is_batched
 
 
 def test_inputs_are_in_the_order_of_the_functions_arguments(tmp_path: Path):
@@ -274,7 +274,7 @@ def test_scalars_bfloat16_and_free_shapes(tmp_path: Path):
 
     model = opened(saved(tmp_path, scaled))
     assert set(model.takes.described()) == {TensorSpec("FP32", (), "by"), TensorSpec("BF16", None, "halves")}
-    assert not model.is_batched
+    assert not model.takes.is_batched
     found = asked(model, by=np.float32([2]), halves=np.float32([[0.5], [1.5]]))
     assert found["scaled"].dtype == np.float32
     assert found["scaled"].tolist() == [[1.0], [3.0]]

@@ -93,7 +93,7 @@ def test_a_program_says_what_it_takes(tmp_path: Path):
     found = opened(path)
     assert found.takes.described() == (TensorSpec("FP32", (-1, 4), "x"), TensorSpec("INT64", (-1,), "at"))
     assert found.outputs == (TensorSpec("FP32", (-1, 4), "sum"), TensorSpec("INT64", (-1,), "best"))
-    assert found.is_batched
+    assert found.takes.is_batched
 
 
 def test_any_number_of_rows(tmp_path: Path):
@@ -106,7 +106,7 @@ def test_any_number_of_rows(tmp_path: Path):
         asked(found, x=ROWS[:, :3])
     fixed = opened(program(Dense(), tmp_path, torch.zeros(2, 4)))
     assert fixed.takes.described() == (TensorSpec("FP32", (2, 4), "x"),)
-    assert not fixed.is_batched
+    assert not fixed.takes.is_batched
 
 
 def test_a_bound_of_an_axis(tmp_path: Path):

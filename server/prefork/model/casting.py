@@ -86,6 +86,12 @@ def fitted(array: Array, spec: TensorSpec) -> Array:
     raise BadRequest(f"has the shape {list(array.shape)}, which does not fit {list(spec.shape)}")
 
 
+def carried(array: Array) -> Array:
+    """An array as V2 carries it: texts as `bytes`; what holds something else is left as it is."""
+    found = as_bytes(array.astype(object)) if array.dtype.kind in "OSU" else None
+    return array if found is None else found
+
+
 def as_bytes(array: Array) -> Array | None:
     """Text as an object array of `bytes`, in UTF-8; None where an element is neither `str` nor `bytes`."""
     elements = array.ravel().tolist()

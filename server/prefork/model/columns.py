@@ -26,6 +26,8 @@ class Columns:
     that may be left out of a frame.
     """
 
+    is_batched = True
+
     def __init__(
         self,
         width: int = -1,

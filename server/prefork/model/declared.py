@@ -20,6 +20,11 @@ Run = Callable[[Any, Mapping[str, Any]], Mapping[str, Array]]
 class Takes(Protocol):
     """The inputs of a saved model."""
 
+    @property
+    def is_batched(self) -> bool:
+        """Whether requests may be put together: any number of rows is taken."""
+        ...
+
     def described(self) -> tuple[TensorSpec, ...]:
         """As V2's metadata lists them."""
         ...
@@ -33,7 +38,7 @@ class Declared:
     """A `predict` of a saved model.
 
     takes: its inputs. outputs: what it answers; None where that is known only from an answer. labels: of an output's classes.
-    example: inputs by name or one matrix that the model is known to take. is_batched: whether the first axis of its inputs is free.
+    example: inputs by name or one matrix that the model is known to take.
     """
 
     streams = False
@@ -48,14 +53,12 @@ class Declared:
         platform: str = "",
         *,
         example: Any = None,
-        is_batched: bool = True,
     ) -> None:
         self.takes = takes
         self.outputs = outputs
         self.labels = labels
         self.platform = platform
         self.example = example
-        self.is_batched = is_batched
         self._run = run
 
     def __call__(self, request: Payload) -> Payload:

@@ -93,7 +93,7 @@ class Reading:
 
     def __init__(self, path: Path | None) -> None:
         self._path = None if path is None else os.path.realpath(path)
-        self.total = 0 if path is None else _size(path)
+        self.total = 0 if path is None else size_of(path)
         self._furthest: dict[str, int] = {}
         self._before = _counted()
 
@@ -145,7 +145,8 @@ class Desk:
             os.close(descriptor)
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder; 0 where it cannot be looked at."""
     with suppress(OSError):
         files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
         return sum(each.stat().st_size for each in files)

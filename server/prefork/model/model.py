@@ -198,7 +198,7 @@ class Model:
             streams=predict.streams,
             raw=frozenset(name for name, method in self._methods.items() if method.is_raw),
             labels=declared.labels if declared is not None else {},
-            is_batched=declared is None or declared.is_batched,
+            is_batched=declared is None or declared.takes.is_batched,
         )
 
     def _shown(self) -> ModelSpec:

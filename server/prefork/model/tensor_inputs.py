@@ -22,6 +22,12 @@ class Tensors:
         self._specs = {spec.name: spec for spec in specs}
         self._required = [spec.name for spec in specs if not spec.optional]
 
+    @property
+    def is_batched(self) -> bool:
+        """Whether the first axis of all of them is free."""
+        shapes = [spec.shape for spec in self._specs.values()]
+        return bool(shapes) and all(shape is None or shape[:1] == (-1,) for shape in shapes)
+
     def described(self) -> tuple[TensorSpec, ...]:
         """As V2's metadata lists them."""
         return tuple(self._specs.values())

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from prefork.errors import BadRequest, ModelLoadError
+from prefork.errors import ModelLoadError
 from prefork.payload import TensorSpec
-from prefork.runtimes.runtime import chosen
+from prefork.runtimes.runtime import asked_method, chosen
 
 Array = np.ndarray[Any, Any]
 
@@ -47,9 +47,7 @@ class Boosted:
 
     def __call__(self, given: Any, parameters: Mapping[str, Any]) -> dict[str, Array]:
         """The output that the request's `method` asks for. Raises BadRequest."""
-        method = parameters.get("method", self.method)
-        if method not in self.methods:
-            raise BadRequest(f"parameters: method {str(method)[:60]!r}: the model has {', '.join(self.methods)}")
+        method = asked_method(parameters, self.methods, self.method)
         found = self._values(given)
         if self._is_class(method):
             return {method: self._named(likeliest(found, self._classes))}
@@ -92,14 +90,6 @@ def likeliest(found: Array, classes: int) -> Array:
     if found.ndim == 1 or classes == 2:
         return (found > 0.5).astype(np.int64)
     return np.asarray(np.argmax(found, axis=1), dtype=np.int64)
-
-
-def threads(parameters: Mapping[str, Any], default: int) -> int:
-    """How many a request may use. Raises ModelLoadError for what is no such number."""
-    said = parameters.get("threads", default)
-    if not isinstance(said, int) or isinstance(said, bool) or said < 1:
-        raise ModelLoadError(f"parameters: threads {said!r} is no number of threads")
-    return said
 
 
 def _labels(said: Any, classes: int) -> tuple[str, ...]:

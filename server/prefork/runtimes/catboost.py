@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from prefork.errors import BadRequest, ModelLoadError
-from prefork.model.casting import as_bytes, cast
+from prefork.model.casting import carried, cast
 from prefork.model.columns import Columns
 from prefork.payload import TensorSpec, datatype_of
-from prefork.runtimes.boosted import threads
-from prefork.runtimes.runtime import Opened, Options, Runtime, chosen, needed
+from prefork.runtimes.runtime import Opened, Options, Runtime, asked_method, chosen, needed, threads
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +35,7 @@ def open_(path: Path, options: Options) -> Opened:
     """The model in the file. Raises ModelLoadError."""
     with needed("catboost", "catboost"):
         import catboost
-    count = threads(options.parameters, options.threads)
+    count = threads(options)
     model = catboost.CatBoost()
     try:
         model.load_model(str(path))
@@ -91,9 +90,7 @@ class _Asked:
         self._default = chosen(options.parameters, "method", self.methods, "predict")
 
     def __call__(self, given: Any, parameters: Mapping[str, Any]) -> dict[str, Array]:
-        method = parameters.get("method", self._default)
-        if method not in self.methods:
-            raise BadRequest(f"parameters: method {str(method)[:60]!r}: the model has {', '.join(self.methods)}")
+        method = asked_method(parameters, self.methods, self._default)
         try:
             found = self._model.predict(given, prediction_type=self._kind(method), thread_count=self._count)
         except self._refusal as error:
@@ -123,10 +120,7 @@ def _plain(array: Array) -> Array:
     """Texts as bytes; the classes of several, which are a column each, in a row."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.dtype.kind not in "OSU":
-        return array
-    found = as_bytes(array.astype(object))
-    return array if found is None else found
+    return carried(array)
 
 
 RUNTIME = Runtime(

@@ -14,8 +14,8 @@ import numpy as np
 from prefork.errors import BadRequest, ModelLoadError
 from prefork.model.columns import Columns
 from prefork.payload import Kind, Payload
-from prefork.runtimes.boosted import PARAMETERS, Boosted, threads
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.boosted import PARAMETERS, Boosted
+from prefork.runtimes.runtime import Opened, Options, Runtime, needed, threads
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +38,7 @@ def open_(path: Path, options: Options) -> Opened:
     """The booster in the file. Raises ModelLoadError for a file that is cut off, and for categories of text."""
     with needed("lightgbm", "lightgbm"):
         import lightgbm as lgb
-    count = threads(options.parameters, options.threads)
+    count = threads(options)
     header = _header(path)
     try:
         booster = lgb.Booster(model_file=str(path))

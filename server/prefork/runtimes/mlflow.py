@@ -106,6 +106,8 @@ def _columns(ports: tuple[Port, ...]) -> Columns:
 class Unsigned:
     """The inputs of a model without a signature: what has names is a data frame, what has none an array."""
 
+    is_batched = True
+
     def described(self) -> tuple[TensorSpec, ...]:
         """Nothing that is known."""
         return ()

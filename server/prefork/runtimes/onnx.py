@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from prefork.errors import BadRequest, ModelLoadError
-from prefork.model.casting import as_bytes
+from prefork.model.casting import carried
 from prefork.model.features import text
 from prefork.model.tensor_inputs import Tensors
 from prefork.payload import TensorSpec
@@ -82,7 +82,6 @@ def open_(path: Path, options: Options) -> Opened:
         outputs=outputs,
         labels=_labels(session, outputs),
         run=_Asked(session),
-        is_batched=bool(inputs) and all(spec.shape is None or spec.shape[:1] == (-1,) for spec in inputs),
         facts=f"{', '.join(session.get_providers())}, {settings.intra_op_num_threads} threads",
     )
 
@@ -147,11 +146,7 @@ def _plain(result: Any) -> Array:
     """A tensor; a list of maps from class to probability, which converted classifiers answer, as a matrix in the classes' order."""
     if isinstance(result, list) and result and isinstance(result[0], dict):
         return np.array([list(row.values()) for row in result], np.float32)
-    array = np.asarray(result)
-    if array.dtype.kind not in "OSU":
-        return array
-    found = as_bytes(array.astype(object))
-    return array if found is None else found
+    return carried(np.asarray(result))
 
 
 RUNTIME = Runtime(

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
-from prefork.errors import ModelLoadError
+from prefork.errors import BadRequest, ModelLoadError
 from prefork.model.declared import Run, Takes
-from prefork.payload import TensorSpec
+from prefork.model.example import zeros
+from prefork.payload import Kind, Payload, TensorSpec
 
 
 def _nothing() -> None: ...
@@ -39,7 +41,7 @@ class Opened(msgspec.Struct, kw_only=True):
 
     takes: its inputs. run: called with what `takes` gathers and the request's parameters. outputs: what `run` answers, None where
     that is only seen. labels: of an output's classes. example: inputs by name or one matrix that the model is known to take; None
-    for zeros of the declared shape. is_batched: whether the first axis of its inputs are independent rows. facts: for the log.
+    for zeros of the declared shape. facts: for the log.
     """
 
     takes: Takes
@@ -47,7 +49,6 @@ class Opened(msgspec.Struct, kw_only=True):
     outputs: tuple[TensorSpec, ...] | None = None
     labels: dict[str, tuple[str, ...]] = {}
     example: Any = None
-    is_batched: bool = True
     facts: str = ""
     close: Callable[[], None] = _nothing
 
@@ -89,6 +90,30 @@ def check_parameters(runtime: Runtime, parameters: Mapping[str, Any]) -> None:
     if unknown is not None:
         known = ", ".join(runtime.parameters) or "none"
         raise ModelLoadError(f"parameters: the runtime {runtime.name} knows no {unknown!r}; it has {known}")
+
+
+def threads(options: Options) -> int:
+    """How many a request may use: the parameter `threads`, else the options'. Raises ModelLoadError for what is no such number."""
+    said = options.parameters.get("threads", options.threads)
+    if not isinstance(said, int) or isinstance(said, bool) or said < 1:
+        raise ModelLoadError(f"parameters: threads {said!r} is no number of threads")
+    return said
+
+
+def asked_method(parameters: Mapping[str, Any], known: tuple[str, ...], default: str) -> str:
+    """The method that a request asks for. Raises BadRequest for one that the model does not have."""
+    method = parameters.get("method", default)
+    if method not in known:
+        raise BadRequest(f"parameters: method {str(method)[:60]!r}: the model has {', '.join(known)}")
+    return str(method)
+
+
+def trial(takes: Takes, example: Any) -> Payload | None:
+    """A request that a model takes: its example, else zeros of the declared shapes; None where those do not say enough."""
+    given = zeros(takes.described()) if example is None else example
+    if isinstance(given, np.ndarray):
+        return Payload(Kind.TENSOR, given)
+    return Payload(Kind.TENSORS, dict(given)) if given else None
 
 
 def chosen(parameters: Mapping[str, Any], name: str, known: tuple[str, ...], default: str) -> str:

@@ -9,15 +9,13 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
-
 from prefork.errors import ModelLoadError
+from prefork.fetching.progress import amount
 from prefork.model.declared import Declared
-from prefork.model.example import zeros
-from prefork.payload import Kind, Payload
+from prefork.model.loading import size_of
+from prefork.payload import Payload
 from prefork.runtimes import table
-from prefork.runtimes.runtime import Opened, Options, check_parameters
-from prefork.runtimes.size import size_of
+from prefork.runtimes.runtime import Opened, Options, check_parameters, trial
 
 log = logging.getLogger("prefork")
 
@@ -50,25 +48,17 @@ class Saved:
             opened.run,
             self._runtime.platform,
             example=opened.example,
-            is_batched=opened.is_batched,
         )
         log.info(
             "%s (%s, %s) was loaded by %s in %.2f s: %s",
-            self._path.name, self._runtime.name, size_of(self._path), os.getpid(), time.monotonic() - begun, opened.facts,
+            self._path.name, self._runtime.name, amount(size_of(self._path)), os.getpid(), time.monotonic() - begun, opened.facts,
         )  # fmt: skip
 
     @property
     def example(self) -> Payload | None:
         """A request that it takes: its own example, or zeros of the declared shapes."""
         opened = self._opened
-        if opened is None:
-            return None
-        given = opened.example
-        if isinstance(given, np.ndarray):
-            return Payload(Kind.TENSOR, given)
-        if given is None:
-            given = zeros(opened.takes.described())
-        return Payload(Kind.TENSORS, dict(given)) if given else None
+        return None if opened is None else trial(opened.takes, opened.example)
 
     def close(self) -> None:
         """Give the memory back, as far as a process can that lives on."""

@@ -44,7 +44,6 @@ class Signature:
     ) -> None:
         self.takes = Tensors(tuple(inputs))
         self.outputs = tuple(outputs)
-        self.is_batched = bool(inputs) and all(spec.shape is None or spec.shape[:1] == (-1,) for spec in inputs)
         self._call = call
 
     def __call__(self, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -96,6 +95,11 @@ class Signatures:
         """For the log."""
         others = [name for name in self._found if name != self._default]
         return f"signature {self._default}" + (f" (and {', '.join(others)})" if others else "")
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the default takes any number of rows."""
+        return self.default.takes.is_batched
 
     def described(self) -> tuple[TensorSpec, ...]:
         """The inputs of the default."""

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from prefork.errors import BadRequest, ModelFailed, ModelLoadError
-from prefork.model.casting import as_bytes
+from prefork.model.casting import carried
 from prefork.model.declared import Takes
-from prefork.model.example import zeros
 from prefork.model.features import text
-from prefork.payload import Kind, Payload, TensorSpec, datatype_of
+from prefork.payload import TensorSpec, datatype_of
 from prefork.runtimes import fitted, pickles
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.runtime import Opened, Options, Runtime, asked_method, needed, trial
 
 log = logging.getLogger("prefork")
 
@@ -162,12 +161,13 @@ def _pass_on(path: Path, told: list[warnings.WarningMessage], mismatch: str) -> 
 
 def _outputs(asked: _Asked, takes: Takes, example: Any) -> tuple[TensorSpec, ...] | None:
     """As one row is answered; None where it takes no such row."""
-    given = zeros(takes.described()) if example is None else example
-    request = Payload(Kind.TENSOR, given) if isinstance(given, np.ndarray) else Payload(Kind.TENSORS, given)
+    request = trial(takes, example)
+    if request is None:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = asked(takes.gather(request), {}) if len(given) else {}
+            found = asked(takes.gather(request), {})
         except Exception:  # noqa: BLE001 - it does not know this row; the requests' own are another matter
             return None
     return tuple(_spec(name, array) for name, array in found.items()) or None
@@ -206,9 +206,7 @@ class _Asked:
         self._texts = texts
 
     def __call__(self, given: Any, parameters: Mapping[str, Any]) -> dict[str, Array]:
-        method = parameters.get("method", self._default)
-        if method not in self._methods:
-            raise BadRequest(f"parameters: method {str(method)[:60]!r}: the model has {', '.join(self._methods)}")
+        method = asked_method(parameters, self._methods, self._default)
         if isinstance(given, dict):
             given = text(given[fitted.TEXT]).tolist()
         try:
@@ -243,11 +241,7 @@ def plain(result: Any) -> Array:
     """As an array that every protocol can carry: dense, and texts as bytes."""
     if hasattr(result, "toarray"):
         result = result.toarray()
-    array = np.asarray(result)
-    if array.dtype.kind not in "OSU":
-        return array
-    found = as_bytes(array.astype(object))
-    return array if found is None else found
+    return carried(np.asarray(result))
 
 
 RUNTIME = Runtime(

@@ -10,7 +10,7 @@ from typing import Any
 
 from prefork.errors import ModelLoadError
 from prefork.runtimes import keras, saved_model, signatures
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.runtime import Opened, Options, Runtime, needed, threads
 from prefork.settings import set_variable
 
 log = logging.getLogger("prefork")
@@ -36,13 +36,12 @@ def open_(path: Path, options: Options) -> Opened:
             keras.forget()
 
     device = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    count = tf.config.threading.get_intra_op_parallelism_threads()
     return Opened(
         takes=loaded.signatures,
         run=signatures.run,
         outputs=default.outputs,
-        is_batched=default.is_batched,
-        facts=f"{loaded.facts}, {device}, {threads} threads",
+        facts=f"{loaded.facts}, {device}, {count} threads",
         close=close,
     )
 
@@ -55,20 +54,13 @@ def _started(options: Options) -> Any:
     set_variable("TF_CPP_MIN_LOG_LEVEL", "1", unless_set=True)  # without a line on each instruction set
     with needed("tensorflow", "tensorflow"):
         import tensorflow as tf
-    threads = _threads(options)
+    count = threads(options)
     with contextlib.suppress(RuntimeError):  # it runs already
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+        tf.config.threading.set_inter_op_parallelism_threads(count)
     with contextlib.suppress(RuntimeError):
         _set_devices(tf, options.device)
     return tf
-
-
-def _threads(options: Options) -> int:
-    said = options.parameters.get("threads", options.threads)
-    if not isinstance(said, int) or isinstance(said, bool) or said < 1:
-        raise ModelLoadError(f"parameters: threads {said!r}: a number from 1 on is needed")
-    return said
 
 
 def _set_onednn(said: Any) -> None:

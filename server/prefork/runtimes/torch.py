@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from prefork.errors import ModelLoadError
-from prefork.runtimes.boosted import threads
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.runtime import Opened, Options, Runtime, needed, threads
 from prefork.runtimes.torch_call import last_line
 from prefork.runtimes.torch_program import open_program
 from prefork.runtimes.torch_script import open_script
@@ -50,7 +49,7 @@ def open_(path: Path, options: Options) -> Opened:
         raise ModelLoadError(f"{path} {_refusal(kind)}")
     with needed("torch", "torch"):
         import torch
-    count = threads(options.parameters, options.threads)
+    count = threads(options)
     torch.set_num_threads(count)
     device = _device(torch, options)
     opened = (open_program if kind == PROGRAM else open_script)(torch, path, options, device)

@@ -43,7 +43,6 @@ def open_program(torch: Any, path: Path, options: Options, device: Any) -> Opene
         takes=Tensors(inputs),
         outputs=_declared_outputs(torch, program),
         run=Call(torch, call, dtypes, device),
-        is_batched=bool(inputs) and all((spec.shape or ())[:1] == (-1,) for spec in inputs),
     )
 
 

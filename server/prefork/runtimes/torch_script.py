@@ -38,7 +38,6 @@ def open_script(torch: Any, path: Path, options: Options, device: Any) -> Opened
         takes=Tensors(inputs),
         run=Call(torch, lambda given: module(**given), dtypes, device, floats),
         example={name: seen.zeros() for name, seen in traced.items()} if len(traced) == len(arguments) else None,
-        is_batched=all(spec.shape is None or spec.shape[:1] == (-1,) for spec in inputs),
     )
 
 

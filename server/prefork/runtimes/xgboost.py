@@ -14,8 +14,8 @@ import numpy as np
 
 from prefork.errors import BadRequest, ModelLoadError
 from prefork.model.columns import Columns
-from prefork.runtimes.boosted import PARAMETERS, Boosted, threads
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.boosted import PARAMETERS, Boosted
+from prefork.runtimes.runtime import Opened, Options, Runtime, needed, threads
 
 Array = np.ndarray[Any, Any]
 
@@ -63,7 +63,7 @@ def open_(path: Path, options: Options) -> Opened:
     """The booster in the file. Raises ModelLoadError with both versions where it cannot be read, and for categorical features."""
     with needed("xgboost", "xgboost"):
         import xgboost as xgb
-    count = threads(options.parameters, options.threads)
+    count = threads(options)
     booster = _loaded(xgb, path, count)
     learner = json.loads(booster.save_config())["learner"]
     _check_features(path, booster)

@@ -81,14 +81,18 @@ def apply_thread_budget(settings: Settings, environ: MutableMapping[str, str] | 
 
 def threads_here() -> int:
     """The threads that numerical libraries have in this process: OMP_NUM_THREADS, else its CPUs."""
-    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(said) if said.isdecimal() and int(said) else max(1, int(cpus.available()))
+    return _said_threads() or max(1, int(cpus.available()))
 
 
 def thread_share(settings: Settings) -> int:
     """The threads that one worker's numerical libraries have: OMP_NUM_THREADS, else its share of the CPUs."""
+    return _said_threads() or max(1, int(cpus.available() / settings.workers))
+
+
+def _said_threads() -> int:
+    """OMP_NUM_THREADS, of a list the first, as that is for the outermost level; 0 where it is no number."""
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(said) if said.isdecimal() and int(said) else max(1, int(cpus.available() / settings.workers))
+    return int(said) if said.isdecimal() else 0
 
 
 def set_variable(name: str, value: str, *, unless_set: bool = False) -> str | None:
