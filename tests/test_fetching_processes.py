@@ -67,6 +67,18 @@ def held(store):
     store.open.clear()
 
 
+def killed_halfway(store, start, tmp_path):
+    """Have a download killed with its group, some bytes being on the disk; the folder of these."""
+    held(store)
+    first = start()
+    assert store.held.wait(60)
+    partial = tmp_path / "cache" / "partial"
+    wait_until(lambda: any(each.stat().st_size for each in partial.glob("*")), "the first bytes on the disk")
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    return partial
+
+
 def test_two_processes_download_once(store, start):
     """The second one says that it waits, and both get the same path after one download."""
     held(store)
@@ -82,13 +94,7 @@ def test_two_processes_download_once(store, start):
 
 def test_killed_in_the_middle(store, start, tmp_path):
     """After KILL there is a partial file and nothing that could be served; the next one asks for the rest only."""
-    held(store)
-    first = start()
-    assert store.held.wait(60)
-    partial = tmp_path / "cache" / "partial"
-    wait_until(lambda: any(each.stat().st_size for each in partial.glob("*")), "the first bytes on the disk")
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
+    partial = killed_halfway(store, start, tmp_path)
     (part,) = partial.iterdir()
     there = part.stat().st_size
     assert list((tmp_path / "cache" / "trees").iterdir()) == []
@@ -121,13 +127,7 @@ def test_a_tree_that_was_left_half_built(store, tmp_path):
 
 def test_partial_files_of_other_versions_go(store, start, tmp_path):
     """What was gathered of a version that is no longer there is removed, and never added to."""
-    held(store)
-    first = start()
-    assert store.held.wait(60)
-    partial = tmp_path / "cache" / "partial"
-    wait_until(lambda: any(each.stat().st_size for each in partial.glob("*")), "the first bytes on the disk")
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
+    partial = killed_halfway(store, start, tmp_path)
     store.open.set()
     store.files["m.onnx"] = CONTENT[::-1]
     assert local(f"{store.url}/m.onnx", cache=tmp_path / "cache").read_bytes() == CONTENT[::-1]

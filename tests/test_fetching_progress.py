@@ -10,19 +10,10 @@ import threading
 
 import pytest
 
+from clocks import Clock
 from prefork.fetching.progress import Progress, amount
 
 MIB = 1 << 20
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import Clock
 from prefork.model import Model
 from prefork.model import loading as subject
 from prefork.model.loading import Desk, Loading, Reading, loading
@@ -22,16 +23,6 @@ from running import launched, wait_until
 
 MIB = 1 << 20
 MEMORY = r"\d+\.\d [MG]iB of memory"
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
