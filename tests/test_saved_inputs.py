@@ -167,6 +167,23 @@ def test_numbers_come_back_from_text(values: list[Any]):
     assert parsed(texts).tolist() == [kind(each) for each in values]
 
 
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.booleans())
+def test_numbers_beside_texts_are_the_same_numbers(values: list[int], with_null: bool):
+    """A column of whole numbers in a table that has texts too keeps every digit, or is refused; so does one with a null in it."""
+    cells = [*values, None] if with_null else values
+    rows = np.array([[each, "text"] for each in cells], dtype=object)
+    request = Payload(Kind.TENSOR, rows, names=["n", "t"])
+    if not with_null:
+        assert parsed(rows[:, 0]).tolist() == values
+    takes = Columns(names=("n", "t"), datatypes={"n": "FP64" if with_null else "INT64", "t": "BYTES"}, frame=True)
+    try:
+        found = takes.gather(request)["n"].tolist()
+    except BadRequest:
+        assert any(abs(each) > 2**53 for each in values)
+        return
+    assert [int(each) for each in found[: len(values)]] == values
+
+
 class Saved:
     """As a saved model looks to `Model`: its predict is there once it is loaded."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from prefork.errors import BadRequest
+from prefork.model.answers import from_list
 from prefork.payload import DATATYPES, TensorSpec, datatype_of
 
 Array = np.ndarray[Any, Any]
@@ -53,13 +54,15 @@ def kept(array: Array, datatype: str) -> Array:
 
 
 def parsed(column: Array) -> Array:
-    """The numbers that a column of texts spells, all of them; else the texts.
+    """The numbers that a column has among objects, or that its texts spell, all of them; else the column as it is.
 
-    A matrix of numbers and texts is one of texts by the time it gets here, as numpy makes it (and so Seldon).
+    A matrix of numbers and texts is one of objects by the time it gets here, or one of texts, as numpy makes it (and so Seldon).
     """
     if column.dtype.kind not in "OSU":
         return column
     texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column.ravel().tolist()]
+    if texts and all(isinstance(each, int | float) for each in texts):
+        return from_list(texts).reshape(column.shape)
     if not texts or not all(isinstance(each, str) for each in texts):
         return column
     for read in (int, float):

@@ -164,4 +164,10 @@ def _numbers(what: str, array: Array, datatype: str) -> Array:
     odd = next((cell for cell in cells if cell is not None and not isinstance(cell, int | float)), None)
     if odd is not None:
         raise BadRequest(f"{what} has the value {str(odd)[:60]!r}, which is no number ({datatype} is needed)")
-    return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64).reshape(array.shape)
+    found = np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+    changed = next(
+        (cell for cell, it in zip(cells, found.tolist(), strict=True) if isinstance(cell, int) and it != cell), None
+    )
+    if changed is not None:
+        raise BadRequest(f"{what} has the value {changed}, which is another number as {datatype}")
+    return found.reshape(array.shape)

@@ -64,5 +64,5 @@ def several(folder: Path) -> tuple[Path, Tensors]:
 
 CASES = [
     Case("onnx", "onnx-dense", dense, {"x": ROWS}, "onnxruntime"),
-    Case("onnx", "onnx-several", several, {"a": np.array([1, 2**60]), "t": TEXTS}, "onnxruntime"),
+    Case("onnx", "onnx-several", several, {"a": np.array([1, 2**60]), "t": TEXTS}, "onnxruntime", is_frame=True),
 ]

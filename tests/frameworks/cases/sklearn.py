@@ -97,7 +97,7 @@ CASES = [
     _case("joblib", lambda: RandomForestClassifier(5, random_state=0).fit(X, WORDS), compressed, MATRIX, ROWS),
     _case("skops", lambda: RandomForestRegressor(5, random_state=0).fit(X, Y), archived, MATRIX, ROWS),
     _case("mixed", mixed, pickled, ASKED, _people(), is_frame=True),
-    _case("texts", texts, archived, {"input": TEXTS}, ["good fun", "a bad day"]),
+    _case("texts", texts, archived, {"input": TEXTS}, ["good fun", "a bad day"], is_frame=True),
     _case(
         "probabilities",
         lambda: LogisticRegression(max_iter=500).fit(X, WORDS),

@@ -90,7 +90,7 @@ def keras_several(folder: Path) -> tuple[Path, Tensors]:
 
 CASES = [
     Case("tensorflow", "tensorflow-dense", dense, {"x": ROWS}, "tensorflow-cpu"),
-    Case("tensorflow", "tensorflow-several", several, {"a": NUMBERS, "t": TEXTS}, "tensorflow-cpu"),
+    Case("tensorflow", "tensorflow-several", several, {"a": NUMBERS, "t": TEXTS}, "tensorflow-cpu", is_frame=True),
     Case("tensorflow", "tensorflow-signature", second, {"x": ROWS}, "tensorflow-cpu", parameters={"signature": "other"}),
     Case("tensorflow", "tensorflow-keras", keras_file, {"iris": ROWS}, "keras", is_exact=False),
     Case("tensorflow", "tensorflow-keras-several", keras_several, {"rows": ROWS, "cells": CELLS}, "keras", is_exact=False),
