@@ -11,6 +11,7 @@ import stat
 import zlib
 from pathlib import Path
 
+import lz4.frame
 import pytest
 
 from prefork.errors import ModelLoadError
@@ -65,17 +66,20 @@ def test_packages_are_read_without_running_anything(tmp_path, protocol):
         zlib.compress,
         lzma.compress,
         lambda data: lzma.compress(data, lzma.FORMAT_ALONE),
+        lz4.frame.compress,
     ],
 )
 def test_packed_pickles_are_known(tmp_path, pack):
-    """As joblib packs them: gzip, bz2, zlib, xz and lzma."""
+    """As joblib packs them: gzip, bz2, zlib, xz, lzma and lz4."""
     path = tmp_path / "model"
     path.write_bytes(pack(ESTIMATOR))
     assert pickles.is_pickle(path)
     assert pickles.packages(path) == {"sklearn"}
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80", b"\x80\x09abc", b"hello", b"\x78\x9cnot zlib", b"\x5d\x00short"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x80", b"\x80\x09abc", b"hello", b"\x78\x9cnot zlib", b"\x5d\x00short", b"\x04\x22\x4d\x18short"]
+)
 def test_what_is_no_pickle_names_nothing(tmp_path, content):
     """Any bytes may be asked about."""
     path = tmp_path / "model"

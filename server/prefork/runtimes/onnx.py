@@ -13,7 +13,7 @@ from prefork.model.casting import carried
 from prefork.model.features import text
 from prefork.model.tensor_inputs import Tensors
 from prefork.payload import TensorSpec
-from prefork.runtimes.runtime import Opened, Options, Runtime, needed
+from prefork.runtimes.runtime import Opened, Options, Runtime, needed, threads
 from prefork.runtimes.wire import varint
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +67,7 @@ def open_(path: Path, options: Options) -> Opened:
     with needed("onnx", "onnx"):
         import onnxruntime as ort
     settings = ort.SessionOptions()
-    settings.intra_op_num_threads = int(options.parameters.get("threads", options.threads))
+    settings.intra_op_num_threads = threads(options)
     settings.inter_op_num_threads = 1
     settings.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     settings.log_severity_level = 3
@@ -89,7 +89,7 @@ def open_(path: Path, options: Options) -> Opened:
 def _providers(ort: Any, options: Options) -> list[Any]:
     said = options.parameters.get("providers")
     if said:
-        return list(said)
+        return [each.strip() for each in said.split(",")] if isinstance(said, str) else list(said)
     if options.device is None or "CUDAExecutionProvider" not in ort.get_available_providers():
         return ["CPUExecutionProvider"]
     return ["CUDAExecutionProvider", "CPUExecutionProvider"]
@@ -130,6 +130,7 @@ class _Asked:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._names = [each.name for each in session.get_outputs()]
+        self._axes = {each.name: each.shape or () for each in session.get_inputs()}
 
     def __call__(self, given: dict[str, Array], _parameters: Mapping[str, Any]) -> dict[str, Array]:
         import onnxruntime.capi.onnxruntime_pybind11_state as state
@@ -139,7 +140,24 @@ class _Asked:
             results = self._session.run(self._names, feed)
         except state.InvalidArgument as error:
             raise BadRequest(f"the model does not take these inputs: {error}") from error
+        except (state.Fail, state.RuntimeException):
+            self._check_axes(given)
+            raise
         return {name: _plain(result) for name, result in zip(self._names, results, strict=True)}
+
+    def _check_axes(self, given: Mapping[str, Array]) -> None:
+        """Raise BadRequest for inputs of which two differ in an axis that has one name in both.
+
+        Asked once the graph has failed: a graph whose names promise too much, and which runs all the same, goes on doing so.
+        """
+        seen: dict[str, tuple[str, int]] = {}
+        for name, array in given.items():
+            for axis, size in zip(self._axes[name], array.shape, strict=False):
+                if not isinstance(axis, str):
+                    continue
+                other, expected = seen.setdefault(axis, (name, size))
+                if expected != size:
+                    raise BadRequest(f"input {name!r} has {axis} {size}, input {other!r} has {axis} {expected}")
 
 
 def _plain(result: Any) -> Array:
@@ -157,6 +175,6 @@ RUNTIME = Runtime(
     open=open_,
     parameters={
         "threads": "Threads of one request.",
-        "providers": "ONNX Runtime's execution providers, the best first.",
+        "providers": "ONNX Runtime's execution providers, the best first: a list, or with commas.",
     },
 )

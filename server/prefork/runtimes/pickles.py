@@ -23,11 +23,23 @@ _SEARCHED = 256 << 20
 """Bytes of what was pickled that are looked through for a version."""
 _LINKS = 40
 """Symbolic links that are followed, as many as Linux follows."""
+
+
+def _lz4(file: Any) -> Any:
+    """As joblib reads it: with a package that is there where such a file was written."""
+    try:
+        import lz4.frame
+    except ImportError:
+        raise EOFError from None
+    return lz4.frame.LZ4FrameFile(file)
+
+
 _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ", lzma.LZMAFile),
     (b"\x5d\x00", lzma.LZMAFile),
+    (b"\x04\x22\x4d\x18", _lz4),
 )
 """What joblib compresses with, beside zlib, by the first bytes."""
 
@@ -79,7 +91,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 if not piece:
                     return
                 yield piece
-    except (OSError, EOFError, zlib.error, lzma.LZMAError):
+    except (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError):
         return
 
 
@@ -100,7 +112,7 @@ def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return _pickled(_opened(file)(_HEAD))
-    except (OSError, EOFError, zlib.error, lzma.LZMAError):
+    except (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError):
         return b""
 
 

@@ -1,4 +1,4 @@
-"""ONNX graphs, made with the onnx package and by converting a classifier."""
+"""ONNX graphs, made with the onnx package."""
 
 from __future__ import annotations
 
