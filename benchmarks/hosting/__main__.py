@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import hop, report
 from benchmarks.hosting import cost, crashes, frameworks, memory, queueing, swaps
 
 PAGE = Path(__file__).parents[2] / "docs" / "hosting.md"
@@ -15,7 +15,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "memory": lambda: memory.measure(200),
     "swaps": lambda: swaps.measure(30),
     "reloads": lambda: swaps.reloads(20),
-    "cost": lambda: f"{cost.measure(3, 3)}\n{cost.throughput(30)}",
+    "cost": lambda: f"{cost.measure(7, 3)}\n{hop.crossing()}\n{cost.throughput(30)}",
     "queueing": lambda: queueing.measure(10.0),
     "batching": lambda: queueing.batching(2000),
     "crashes": lambda: crashes.measure(100),
