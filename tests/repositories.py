@@ -74,9 +74,10 @@ def index(client: httpx.Client) -> dict[str, str]:
     return {f"{row['name']}/{row.get('version', '')}": row.get("state", "") for row in rows}
 
 
-def ask(client: httpx.Client, path: str, value: float = 1.0) -> httpx.Response:
+def ask(client: httpx.Client, path: str, value: float = 1.0, **parameters: Any) -> httpx.Response:
     """An inference; path: `add`, or `add/versions/2`."""
-    body = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP64", "data": [value]}]}
+    inputs = [{"name": "x", "shape": [1, 1], "datatype": "FP64", "data": [value]}]
+    body = {"inputs": inputs, "parameters": parameters}
     return client.post(f"/v2/models/{path}/infer", json=body)
 
 

@@ -18,7 +18,7 @@ from prefork.instance import LocalInstance
 from prefork.model import Model
 from prefork.model.reschedule import Reschedule
 from prefork.payload import Kind, Payload
-from prefork.repository.config import Batching
+from prefork.repository.config import Batching, LevelQueue
 
 Make = Callable[..., BatchingInstance]
 
@@ -315,6 +315,23 @@ def test_a_full_queue_refuses_at_once(batching: Make, pool: ThreadPoolExecutor):
         run(ask_async(instance, request(4.0)))
     model.go_on.set()
     assert [future.result(20) for future in futures] == [[[0.0]], [[2.0]], [[4.0]]]
+
+
+def test_a_level_has_a_queue_of_its_own(batching: Make, pool: ThreadPoolExecutor):
+    """`priority_queues` bounds a level apart from the others, which share `max_queue`, and says how long its requests wait."""
+    model = Doubles()
+    own = {1: LevelQueue(max_queue=1), 2: LevelQueue(queue_timeout=1)}
+    instance = batching(model, size=1, max_queue=1, priority_levels=3, priority_queues=own)
+    futures = [pool.submit(ask, instance, request(0.0))]
+    assert model.begun.acquire(timeout=20)
+    futures += [pool.submit(ask, instance, request(float(level), parameters={"priority": level})) for level in (3, 1)]
+    run(soon(lambda: all_waiting(instance, 2)))
+    for level in (1, 3):
+        assert refusal(pool.submit(ask, instance, request(9.0, parameters={"priority": level}))) == FULL
+    assert refusal(pool.submit(ask, instance, request(9.0, parameters={"priority": 2}))) == EXPIRED
+    model.go_on.set()
+    assert [future.result(20) for future in futures] == [[[0.0]], [[6.0]], [[2.0]]]
+    assert model.calls == [[0.0], [1.0], [3.0]]
 
 
 def test_what_a_free_thread_takes_is_no_queue(batching: Make):

@@ -12,7 +12,7 @@ import pytest
 from prefork.errors import RepositoryError
 from prefork.payload import TensorSpec
 from prefork.repository import model_yaml
-from prefork.repository.config import Batching, ModelConfig, VersionPolicy, Warmup, read
+from prefork.repository.config import Batching, LevelQueue, ModelConfig, VersionPolicy, Warmup, read
 from prefork.repository.reading import Wrong, keys
 
 READ: list[tuple[str, dict[str, Any]]] = [
@@ -41,6 +41,9 @@ READ: list[tuple[str, dict[str, Any]]] = [
      {"batching": Batching(max_batch_size=8, preferred_batch_sizes=(4, 8))}),
     ("batching: {timeout_action: delay, retry_alone: yes}", {"batching": Batching(timeout_action="delay", retry_alone=True)}),
     ("batching: {}", {"batching": Batching()}),
+    ("batching: {priority_levels: 2, priority_queues: {1: {max_queue: 4}, '2': {timeout_action: delay}}}",
+     {"batching": Batching(
+         priority_levels=2, priority_queues={1: LevelQueue(max_queue=4), 2: LevelQueue(timeout_action="delay")})}),
     ("versions: all", {"versions": VersionPolicy(all=True)}),
     ("versions: [3, 1]", {"versions": VersionPolicy(specific=(3, 1))}),
     ("versions: {latest: 2}", {"versions": VersionPolicy(latest=2)}),
@@ -83,6 +86,14 @@ REFUSED = [
     ("labels: {Y: [no]}", "labels.Y.1: text is needed; put it in quotes"),
     ("labels: {Y: yes}", "labels.Y: a list of labels"),
     ("batching: {max_batch_sise: 8}", "batching.max_batch_sise: no such key; did you mean max_batch_size?"),
+    ("batching: {priority_queues: [1]}", "batching.priority_queues: a mapping of levels"),
+    ("batching: {priority_queues: {high: {}}}", "batching.priority_queues.high: a level of at least 1 is needed"),
+    ("batching: {priority_queues: {0: {}}}", "batching.priority_queues.0: a level of at least 1 is needed"),
+    ("batching: {priority_queues: {1: {max: 1}}}", "batching.priority_queues.1.max: no such key"),
+    (
+        "batching: {priority_levels: 2, priority_queues: {3: {}}}",
+        "batching.priority_queues.3: there is no such level; priority_levels is 2",
+    ),
     ("batching: 8", "batching: a mapping is needed, of max_batch_size"),
     ("batching: {preferred_batch_sizes: [0]}", "batching.preferred_batch_sizes.1: a whole number of at least 1"),
     ("versions: {latest: 0}", "versions.latest: a whole number of at least 1"),

@@ -47,6 +47,7 @@ def test_nothing_has_changed(model: Path):
         ("shared.txt", "t", {1, 2}),
         ("lib/helper.py", "", {1, 2}),
         ("model.yaml", "versions: all\nthreads: 2", {1, 2}),
+        ("model.yaml", "versions: all\nbatching: {priority_levels: 1, priority_queues: {1: {max_queue: 2}}}", {1, 2}),
         ("model.yaml", "versions: [1, 2]", set()),
         ("model.yaml", "# a remark\nversions: all", set()),
         ("model.yaml", "versions: [2]", {1}),

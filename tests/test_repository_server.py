@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,24 @@ def test_everything_is_loaded_at_the_start_and_nobody_may_change_it(tmp_path, mo
         assert load(client, "one").status_code == 503
         assert unload(client, "one").status_code == 503
         assert "explicit model load / unload is not allowed" in load(client, "one").json()["error"]
+
+
+def test_a_level_of_priority_has_a_queue_of_its_own(tmp_path, models):
+    """A level whose queue is full is refused while the others still wait for the model, and all that waited are answered."""
+    queues = "{max_batch_size: 1, priority_levels: 2, max_queue: 2, priority_queues: {1: {max_queue: 1}}}"
+    add(models, "gated", GATED.format(place=str(tmp_path)), batching=queues)
+    (tmp_path / "hold").touch()
+    with repository_server(tmp_path) as server, server.client() as client, ThreadPoolExecutor() as pool:
+        running = pool.submit(ask, client, "gated")
+        wait_until(lambda: list(tmp_path.glob("entered.*")), "the model is busy")
+        urgent = [pool.submit(ask, client, "gated", priority=1) for _ in range(3)]
+        wait_until(lambda: sum(each.done() for each in urgent) == 2, "two refusals")
+        others = [pool.submit(ask, client, "gated", priority=2) for _ in range(4)]
+        wait_until(lambda: sum(each.done() for each in others) == 2, "two more")
+        (tmp_path / "hold").unlink()
+        assert running.result(30).status_code == 200
+        assert sorted(each.result(30).status_code for each in urgent) == [200, 503, 503]
+        assert sorted(each.result(30).status_code for each in others) == [200, 200, 503, 503]
 
 
 def test_what_a_model_raises_is_in_the_log_once(tmp_path, models):

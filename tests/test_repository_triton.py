@@ -14,7 +14,7 @@ import pytest
 from prefork.errors import RepositoryError
 from prefork.payload import ModelSpec, TensorSpec
 from prefork.repository import triton, triton_types
-from prefork.repository.config import Batching, ModelConfig, VersionPolicy, Warmup
+from prefork.repository.config import Batching, LevelQueue, ModelConfig, VersionPolicy, Warmup
 from prefork.repository.triton_form import fields
 from vectors import same_json
 
@@ -75,6 +75,12 @@ READ: list[Case] = [
      {"max_rows": 8, "batching": Batching(
          max_batch_size=8, preferred_batch_sizes=(4, 8), max_batch_delay=100, priority_levels=3, default_priority=2,
          timeout_action="delay", queue_timeout=5, allow_timeout_override=True, max_queue=7)}),
+    ("""max_batch_size: 8 dynamic_batching { priority_levels: 2 priority_queue_policy { key: 1 value { max_queue_size: 4
+        timeout_action: DELAY } } priority_queue_policy { key: 2 value { default_timeout_microseconds: 9 } } }""",
+     {"max_rows": 8, "batching": Batching(
+         max_batch_size=8, priority_levels=2, allow_timeout_override=False, priority_queues={
+             1: LevelQueue(max_queue=4, timeout_action="delay", allow_timeout_override=False),
+             2: LevelQueue(queue_timeout=9, allow_timeout_override=False)})}),
     ("instance_group [{ kind: KIND_CPU count: 3 }]", {"instances": 3}),
     ("instance_group { count: 2 kind: KIND_GPU gpus: [0, 1] }", {"instances": 2, "devices": (0, 1)}),
     ("instance_group [{ count: 2 gpus: 0 kind: KIND_GPU }, { count: 1 gpus: 1 kind: KIND_GPU }]", {"devices": (0, 0, 1)}),
@@ -127,6 +133,10 @@ REFUSED = [
     ("version_policy { specific { } }", "version_policy.specific.versions: versions of at least 1"),
     ("instance_group { count: -1 }", "instance_group: count: a whole number"),
     ("dynamic_batching { default_queue_policy { timeout_action: LATER } }", "timeout_action: REJECT or DELAY is needed"),
+    ("dynamic_batching { priority_levels: 1 priority_queue_policy { key: 2 value { } } }",
+     "priority_queue_policy.2: there is no such level; priority_levels is 1"),
+    ('dynamic_batching { priority_levels: 1 priority_queue_policy { key: 1 value { timeout_action: "NO" } } }',
+     "priority_queue_policy.1.timeout_action: REJECT or DELAY is needed"),
     ('parameters { key: "a" }  parameters: 1', "parameters: an entry has one key and one value"),
     (
         'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }',
@@ -293,7 +303,13 @@ def test_a_config_of_ours_as_tritons():
         instances=2,
         devices=(0, 1),
         batching=Batching(
-            max_batch_size=16, max_batch_delay=100, preferred_batch_sizes=(8,), queue_timeout=5, max_queue=3
+            max_batch_size=16,
+            max_batch_delay=100,
+            preferred_batch_sizes=(8,),
+            queue_timeout=5,
+            max_queue=3,
+            priority_levels=1,
+            priority_queues={1: LevelQueue(max_queue=2)},
         ),
         versions=VersionPolicy(specific=(1, 3)),
         parameters={"depth": 3, "name": "x"},
@@ -313,7 +329,7 @@ def test_a_config_of_ours_as_tritons():
         "preferred_batch_size": [8],
         "max_queue_delay_microseconds": 100,
         "preserve_ordering": False,
-        "priority_levels": 0,
+        "priority_levels": 1,
         "default_priority_level": 0,
         "default_queue_policy": {
             "timeout_action": "REJECT",
@@ -321,7 +337,14 @@ def test_a_config_of_ours_as_tritons():
             "allow_timeout_override": True,
             "max_queue_size": 3,
         },
-        "priority_queue_policy": {},
+        "priority_queue_policy": {
+            "1": {
+                "timeout_action": "REJECT",
+                "default_timeout_microseconds": 0,
+                "allow_timeout_override": True,
+                "max_queue_size": 2,
+            }
+        },
     }
     (group,) = body["instance_group"]
     assert (group["kind"], group["count"], group["gpus"]) == ("KIND_GPU", 2, [0, 1])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefork.errors import ModelLoadError
-from prefork.repository.config import Batching, ModelConfig
+from prefork.repository.config import Batching, LevelQueue, ModelConfig
 from prefork.supervisor import environment, queue
 from prefork.supervisor.death import Death, size
 from prefork.supervisor.desired import Desired
@@ -240,8 +240,12 @@ def test_each_level_of_priority_has_a_socket(levels, default, names):
 
 @pytest.mark.parametrize(("model", "batching", "most"), [(128, 0, 128), (128, 16, 16), (4, 16, 4), (0, 0, 4096)])
 def test_the_smaller_limit_of_the_queue_holds(model, batching, most):
-    """The model's own or that of its batching; 0 is none."""
-    assert queue.backlog(ModelConfig(max_queue=model, batching=Batching(max_queue=batching))) == most
+    """The model's own or that of its batching; 0 is none. A level with a queue of its own has that one's."""
+    own = {1: LevelQueue(max_queue=2), 3: LevelQueue()}
+    config = ModelConfig(max_queue=model, batching=Batching(max_queue=batching, priority_levels=3, priority_queues=own))
+    assert queue.backlog(config, 2) == most
+    assert queue.backlog(config, 1) == 2
+    assert queue.backlog(config, 3) == (model or 4096)
 
 
 # --- environment --------------------------------------------------------------------------------------------------

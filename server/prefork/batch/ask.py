@@ -87,14 +87,16 @@ class Terms:
         """The request, waiting. arrived, deadline: in monotonic seconds, when it began to wait and when its whole time is up."""
         rows, key = self.merge.measure(request)
         said = self.merge.for_queue(request)
-        due = arrived + patience(said, self.policy)
-        is_refused = self.policy.timeout_action == "reject"
+        at = level(said, self.policy)
+        queue = self.policy.queue(at)
+        due = arrived + patience(said, queue)
+        is_refused = queue.timeout_action == "reject"
         return Ask(
             request,
             reply,
             rows,
             key=key,
-            level=level(said, self.policy),
+            level=at,
             arrived=arrived,
             late=min(deadline, due) if is_refused else deadline,
             delayed=math.inf if is_refused else due,

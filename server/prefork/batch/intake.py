@@ -50,20 +50,25 @@ class Queue:
         self._changed = threading.Condition()
         self.is_closed = False
         self.idle = True
-        self.waiting = 0
+        self._counts = [0] * (max(1, policy.priority_levels) + 1)
+        self._shared = [at for at in range(len(self._counts)) if at not in policy.priority_queues]
+        """The levels that have no queue of their own."""
+
+    @property
+    def waiting(self) -> int:
         """Requests that were put and that nobody has claimed."""
+        return sum(self._counts)
 
     def put(self, ask: Ask) -> None:
-        """Have it wait. Raises Unavailable when `max_queue` do, and when the queue is closed."""
+        """Have it wait. Raises Unavailable when `max_queue` of its level do, and when the queue is closed."""
         with self._changed:
             if self.is_closed:
                 raise Unavailable("the model is being unloaded")
-            room = self._policy.max_queue + (limit(self._policy) if self.idle else 0)
-            if self._policy.max_queue and self.waiting >= room:
+            if self._is_full(ask.level):
                 raise full()
             ask.claimed = self._forget
             self._lines[2 * ask.level - 2][ask] = None
-            self.waiting += 1
+            self._counts[ask.level] += 1
             self._changed.notify()
 
     def take(self, until: float) -> Ask | None:
@@ -85,6 +90,14 @@ class Queue:
             self.is_closed = True
             self._changed.notify_all()
 
+    def _is_full(self, level: int) -> bool:
+        most = self._policy.queue(level).max_queue
+        if not most:
+            return False
+        levels = [level] if level in self._policy.priority_queues else self._shared
+        room = most + (limit(self._policy) if self.idle else 0)
+        return sum(self._counts[at] for at in levels) >= room
+
     def _first(self, now: float) -> Ask | None:
         for at in range(0, len(self._lines), 2):
             line, behind = self._lines[at], self._lines[at + 1]
@@ -97,6 +110,6 @@ class Queue:
 
     def _forget(self, ask: Ask) -> None:
         with self._changed:
-            self.waiting -= 1
+            self._counts[ask.level] -= 1
             for line in self._lines[2 * ask.level - 2 : 2 * ask.level]:
                 line.pop(ask, None)

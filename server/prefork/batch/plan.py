@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from prefork.repository.config import Batching
+from prefork.repository.config import Batching, LevelQueue
 
 _MICROSECONDS = 1e6
 
@@ -126,10 +126,10 @@ def level(parameters: Mapping[str, Any] | None, policy: Batching) -> int:
     return said if 1 <= said <= levels else min(policy.default_priority or levels, levels)
 
 
-def patience(parameters: Mapping[str, Any] | None, policy: Batching) -> float:
-    """Seconds that a request may wait: the policy's `queue_timeout`, or its own `timeout` where that is less."""
-    limits = [policy.queue_timeout]
-    if parameters and policy.allow_timeout_override:
+def patience(parameters: Mapping[str, Any] | None, queue: Batching | LevelQueue) -> float:
+    """Seconds that a request may wait: the queue's `queue_timeout`, or its own `timeout` where that is less."""
+    limits = [queue.queue_timeout]
+    if parameters and queue.allow_timeout_override:
         limits.append(whole(parameters.get("timeout")))
     return min((microseconds for microseconds in limits if microseconds > 0), default=math.inf) / _MICROSECONDS
 

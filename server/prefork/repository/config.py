@@ -23,8 +23,30 @@ def _examples(raw: Any) -> tuple[dict[str, Any], ...]:
     return each(mapping, "V2's inputs")(raw)
 
 
+def _level_queues(raw: Any) -> dict[int, LevelQueue]:
+    # JSON's keys are texts.
+    named = {str(level): queue for level, queue in raw.items()} if isinstance(raw, Mapping) else raw
+    found = values(structure(LevelQueue), "levels to their keys")(named)
+    wrong = next((level for level in found if not level.isdecimal() or level.startswith("0")), None)
+    if wrong is not None:
+        raise Wrong("a level of at least 1 is needed", wrong)
+    return {int(level): queue for level, queue in found.items()}
+
+
 def _allocator(raw: Any) -> str:
     return "" if raw == "" else str(one_of("jemalloc", "tcmalloc")(raw))
+
+
+class LevelQueue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the requests of one level of priority wait: all of it, whatever `batching` says of the others."""
+
+    max_queue: Annotated[int, About("Requests of this level that may wait, 0 without limit.")] = 0
+    queue_timeout: Annotated[int, About("Microseconds that one of them may wait, 0 without limit.")] = 0
+    allow_timeout_override: Annotated[bool, About("Whether a request may give itself less time to wait.")] = True
+    timeout_action: Annotated[
+        Literal["reject", "delay"],
+        About("What becomes of a request that has waited so long: refused, or only put behind the others."),
+    ] = "reject"
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +71,14 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Literal["reject", "delay"],
         About("What becomes of a request that has waited so long: refused, or only put behind the others."),
     ] = "reject"
+    priority_queues: Annotated[
+        dict[int, LevelQueue],
+        About("Levels that wait on other terms: a mapping of levels to the four keys above.", read=_level_queues),
+    ] = {}
+
+    def queue(self, level: int) -> Batching | LevelQueue:
+        """On which terms the requests of a level wait."""
+        return self.priority_queues.get(level, self)
 
 
 class VersionPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -275,4 +305,13 @@ def over(config: ModelConfig, raw: Any) -> ModelConfig:
     config = msgspec.structs.replace(config, **given)
     if config.class_ and config.runtime:
         raise Wrong("only one of class and runtime can be meant", "runtime")
+    if config.batching is not None:
+        _check_levels(config.batching)
     return config
+
+
+def _check_levels(batching: Batching) -> None:
+    beyond = next((level for level in batching.priority_queues if level > batching.priority_levels), None)
+    if beyond is not None:
+        problem = f"there is no such level; priority_levels is {batching.priority_levels}"
+        raise Wrong(problem, "batching", "priority_queues", str(beyond))

@@ -36,7 +36,8 @@ def version(config: ModelConfig, *stamps: str) -> str:
 
     Which versions are served is no part of it: a new policy must not touch the versions that stay.
     """
-    plain = msgspec.structs.replace(config, versions=VersionPolicy())
+    # Levels of priority are numbers, which msgspec does not sort as keys.
+    plain = msgspec.to_builtins(msgspec.structs.replace(config, versions=VersionPolicy()), str_keys=True)
     return _digest([msgspec.json.encode(plain, order="sorted").decode(), *stamps])
 
 

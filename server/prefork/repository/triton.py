@@ -17,7 +17,7 @@ from prefork.errors import RepositoryError
 from prefork.payload import ModelSpec, TensorSpec
 from prefork.repository import triton_form, triton_warmup
 from prefork.repository import triton_types as triton
-from prefork.repository.config import Batching, Device, ModelConfig, VersionPolicy
+from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy
 
 FILE = "config.pbtxt"
 MODEL_FILE = "model.py"
@@ -151,20 +151,39 @@ def _batching(said: triton.TritonConfig) -> Batching | None:
     if dynamic is UNSET:
         return None
     queue = triton.QueuePolicy() if dynamic.default_queue_policy is UNSET else dynamic.default_queue_policy
-    action = queue.timeout_action.lower()
-    if action not in ("reject", "delay"):
-        raise ValueError("dynamic_batching.default_queue_policy.timeout_action: REJECT or DELAY is needed")
+    levels = {_level(level, dynamic): each for level, each in dynamic.priority_queue_policy.items()}
     return Batching(
         max_batch_size=said.max_batch_size,
         max_batch_delay=dynamic.max_queue_delay_microseconds,
         preferred_batch_sizes=tuple(dynamic.preferred_batch_size),
         priority_levels=dynamic.priority_levels,
         default_priority=dynamic.default_priority_level,
-        max_queue=queue.max_queue_size,
-        queue_timeout=queue.default_timeout_microseconds,
-        allow_timeout_override=queue.allow_timeout_override,
-        timeout_action="delay" if action == "delay" else "reject",
+        **_queue(queue, "default_queue_policy"),
+        priority_queues={
+            level: LevelQueue(**_queue(each, f"priority_queue_policy.{level}")) for level, each in levels.items()
+        },
     )
+
+
+def _level(said: str, dynamic: triton.DynamicBatching) -> int:
+    level = int(said) if said.isdecimal() else 0
+    if not 1 <= level <= dynamic.priority_levels:
+        raise ValueError(
+            f"dynamic_batching.priority_queue_policy.{said}: there is no such level; priority_levels is {dynamic.priority_levels}"
+        )
+    return level
+
+
+def _queue(said: triton.QueuePolicy, where: str) -> dict[str, Any]:
+    action = said.timeout_action.lower()
+    if action not in ("reject", "delay"):
+        raise ValueError(f"dynamic_batching.{where}.timeout_action: REJECT or DELAY is needed")
+    return {
+        "max_queue": said.max_queue_size,
+        "queue_timeout": said.default_timeout_microseconds,
+        "allow_timeout_override": said.allow_timeout_override,
+        "timeout_action": action,
+    }
 
 
 def _instances(groups: Sequence[triton.InstanceGroup], notes: list[str]) -> tuple[int, tuple[Device, ...]]:
@@ -242,19 +261,23 @@ def _policy_out(policy: VersionPolicy) -> triton.Versions:
 def _batching_out(batching: Batching | None) -> Any:
     if batching is None:
         return UNSET
-    queue = triton.QueuePolicy(
-        timeout_action=batching.timeout_action.upper(),
-        default_timeout_microseconds=batching.queue_timeout,
-        allow_timeout_override=batching.allow_timeout_override,
-        max_queue_size=batching.max_queue,
-    )
     is_limited = batching.queue_timeout or batching.max_queue
     return triton.DynamicBatching(
         preferred_batch_size=list(batching.preferred_batch_sizes),
         max_queue_delay_microseconds=batching.max_batch_delay,
         priority_levels=batching.priority_levels,
         default_priority_level=batching.default_priority,
-        default_queue_policy=queue if is_limited else UNSET,
+        default_queue_policy=_queue_out(batching) if is_limited else UNSET,
+        priority_queue_policy={str(level): _queue_out(each) for level, each in batching.priority_queues.items()},
+    )
+
+
+def _queue_out(queue: Batching | LevelQueue) -> triton.QueuePolicy:
+    return triton.QueuePolicy(
+        timeout_action=queue.timeout_action.upper(),
+        default_timeout_microseconds=queue.queue_timeout,
+        allow_timeout_override=queue.allow_timeout_override,
+        max_queue_size=queue.max_queue,
     )
 
 

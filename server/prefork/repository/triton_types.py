@@ -180,7 +180,7 @@ IGNORED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     TritonConfig: ("batch_input", "batch_output", "optimization", "cc_model_filenames", "metric_tags"),
     Input: ("format", "reshape", "is_shape_tensor", "allow_ragged_batch", "is_non_linear_format_io"),
     Output: ("reshape", "is_shape_tensor", "is_non_linear_format_io"),
-    DynamicBatching: ("preserve_ordering", "priority_queue_policy"),
+    DynamicBatching: ("preserve_ordering",),
     InstanceGroup: ("rate_limiter", "secondary_devices", "profile", "passive", "host_policy"),
 }
 """What may be said and has no effect, which is noted where it is said."""

@@ -21,8 +21,8 @@ class Queue:
 
     def __init__(self, folder: Path, stem: str, config: ModelConfig) -> None:
         self._folder = folder
-        self._backlog = backlog(config)
         self._names = names(stem, config)
+        self._backlogs = [backlog(config, level) for level in range(1, len(self._names) + 1)]
         self._plain = f"{stem}.sock"
         level = self._names.index(self._plain) + 1
         self._alias = f"{stem}.p{level}.sock" if len(self._names) > 1 else ""
@@ -31,7 +31,7 @@ class Queue:
     def open(self) -> tuple[int, ...]:
         """The descriptors, the most urgent first. Those that are open stay so."""
         if not self._sockets:
-            self._sockets = [self._listen(name) for name in self._names]
+            self._sockets = [self._listen(*each) for each in zip(self._names, self._backlogs, strict=True)]
             if self._alias:
                 self._path(self._alias).symlink_to(self._plain)
         return tuple(each.fileno() for each in self._sockets)
@@ -51,7 +51,7 @@ class Queue:
     def _path(self, name: str) -> Path:
         return self._folder / name
 
-    def _listen(self, name: str) -> socket.socket:
+    def _listen(self, name: str, waiting: int) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.setblocking(False)  # noqa: FBT003 - the signature is socket's
         try:
@@ -60,7 +60,7 @@ class Queue:
             listener.close()
             raise
         # A backlog of n holds n + 1 connections.
-        listener.listen(self._backlog - 1)
+        listener.listen(waiting - 1)
         return listener
 
 
@@ -82,7 +82,7 @@ def names(stem: str, config: ModelConfig) -> list[str]:
     return [f"{stem}.sock" if level == default else f"{stem}.p{level}.sock" for level in range(1, levels + 1)]
 
 
-def backlog(config: ModelConfig) -> int:
-    """The requests that may wait: the smaller of the model's and the batching's limit, where they have one."""
-    limits = [config.max_queue, config.batching.max_queue if config.batching else 0]
+def backlog(config: ModelConfig, level: int) -> int:
+    """The requests of a level that may wait: the smaller of the model's and the batching's limit, where they have one."""
+    limits = [config.max_queue, config.batching.queue(level).max_queue if config.batching else 0]
     return min([each for each in limits if each > 0], default=_MOST)
