@@ -32,7 +32,7 @@ def prefork(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["serve", "Iris", "--wrokers", "2"], "No such option '--wrokers'"),
+        (["serve", "Iris", "--wrokers", "2"], "No such option"),
         (["serve", "Iris", "--workers", "abc"], "--workers abc: a whole number"),
         (["serve", "Iris", "--workers"], "Option '--workers' requires an argument"),
         (["serve", "Iris", "--access-log=maybe"], "--access-log maybe: true or false"),
