@@ -60,14 +60,14 @@ def parsed(column: Array) -> Array:
     """
     if column.dtype.kind not in "OSU":
         return column
-    texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column.ravel().tolist()]
-    if texts and all(isinstance(each, int | float) for each in texts):
-        return from_list(texts).reshape(column.shape)
-    if not texts or not all(isinstance(each, str) for each in texts):
+    cells = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column.ravel().tolist()]
+    if cells and all(isinstance(each, int | float) for each in cells):
+        return from_list(cells).reshape(column.shape)
+    if not cells or not all(isinstance(each, str) for each in cells):
         return column
     for read in (int, float):
         try:
-            return np.array([read(each) for each in texts]).reshape(column.shape)
+            return np.array([read(each) for each in cells]).reshape(column.shape)
         except (ValueError, OverflowError):
             continue
     return column

@@ -37,16 +37,22 @@ def _allocator(raw: Any) -> str:
     return "" if raw == "" else str(one_of("jemalloc", "tcmalloc")(raw))
 
 
+MaxQueue = Annotated[int, About("Requests that may wait, 0 without limit.")]
+QueueTimeout = Annotated[int, About("Microseconds that a request may wait, 0 without limit.")]
+TimeoutOverride = Annotated[bool, About("Whether a request may give itself less time to wait.")]
+TimeoutAction = Annotated[
+    Literal["reject", "delay"],
+    About("What becomes of a request that has waited so long: refused, or only put behind the others."),
+]
+
+
 class LevelQueue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the requests of one level of priority wait: all of it, whatever `batching` says of the others."""
 
-    max_queue: Annotated[int, About("Requests of this level that may wait, 0 without limit.")] = 0
-    queue_timeout: Annotated[int, About("Microseconds that one of them may wait, 0 without limit.")] = 0
-    allow_timeout_override: Annotated[bool, About("Whether a request may give itself less time to wait.")] = True
-    timeout_action: Annotated[
-        Literal["reject", "delay"],
-        About("What becomes of a request that has waited so long: refused, or only put behind the others."),
-    ] = "reject"
+    max_queue: MaxQueue = 0
+    queue_timeout: QueueTimeout = 0
+    allow_timeout_override: TimeoutOverride = True
+    timeout_action: TimeoutAction = "reject"
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,13 +70,10 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         int, About("Levels of priority; 1 is the most urgent, and 0 in a request is the default level. 0 is none.")
     ] = 0
     default_priority: Annotated[int, About("The level of a request that says none.")] = 0
-    max_queue: Annotated[int, About("Requests that may wait, 0 without limit.")] = 0
-    queue_timeout: Annotated[int, About("Microseconds that a request may wait, 0 without limit.")] = 0
-    allow_timeout_override: Annotated[bool, About("Whether a request may give itself less time to wait.")] = True
-    timeout_action: Annotated[
-        Literal["reject", "delay"],
-        About("What becomes of a request that has waited so long: refused, or only put behind the others."),
-    ] = "reject"
+    max_queue: MaxQueue = 0
+    queue_timeout: QueueTimeout = 0
+    allow_timeout_override: TimeoutOverride = True
+    timeout_action: TimeoutAction = "reject"
     priority_queues: Annotated[
         dict[int, LevelQueue],
         About("Levels that wait on other terms: a mapping of levels to the four keys above.", read=_level_queues),
@@ -101,6 +104,19 @@ class Warmup(msgspec.Struct, frozen=True, omit_defaults=True):
     ] = ()
     file: Annotated[str, About("A JSON file with the same, in the version's folder or the model's.")] = ""
     count: Annotated[int, About("How often it is asked.", read=whole(1))] = 1
+
+
+def check_level(level: int, levels: int, *path: str) -> None:
+    """Raise Wrong for a level of priority that there is not. path: where it is said."""
+    if not 1 <= level <= levels:
+        raise Wrong(f"there is no such level; priority_levels is {levels}", *path)
+
+
+def _batching(raw: Any) -> Batching:
+    found = structure(Batching)(raw)
+    for level in found.priority_queues:
+        check_level(level, found.priority_levels, "priority_queues", str(level))
+    return found
 
 
 def _versions(raw: Any) -> VersionPolicy:
@@ -268,7 +284,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         int, About("Rows that one request may have, along the first axis of its inputs; 0 is no limit.")
     ] = 0
     batching: Annotated[
-        Batching | None, About("How requests are put together; its keys are below.", read=structure(Batching))
+        Batching | None, About("How requests are put together; its keys are below.", read=_batching)
     ] = None
     versions: Annotated[
         VersionPolicy,
@@ -305,13 +321,4 @@ def over(config: ModelConfig, raw: Any) -> ModelConfig:
     config = msgspec.structs.replace(config, **given)
     if config.class_ and config.runtime:
         raise Wrong("only one of class and runtime can be meant", "runtime")
-    if config.batching is not None:
-        _check_levels(config.batching)
     return config
-
-
-def _check_levels(batching: Batching) -> None:
-    beyond = next((level for level in batching.priority_queues if level > batching.priority_levels), None)
-    if beyond is not None:
-        problem = f"there is no such level; priority_levels is {batching.priority_levels}"
-        raise Wrong(problem, "batching", "priority_queues", str(beyond))

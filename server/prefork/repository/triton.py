@@ -17,7 +17,7 @@ from prefork.errors import RepositoryError
 from prefork.payload import ModelSpec, TensorSpec
 from prefork.repository import triton_form, triton_warmup
 from prefork.repository import triton_types as triton
-from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy
+from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy, check_level
 
 FILE = "config.pbtxt"
 MODEL_FILE = "model.py"
@@ -167,10 +167,7 @@ def _batching(said: triton.TritonConfig) -> Batching | None:
 
 def _level(said: str, dynamic: triton.DynamicBatching) -> int:
     level = int(said) if said.isdecimal() else 0
-    if not 1 <= level <= dynamic.priority_levels:
-        raise ValueError(
-            f"dynamic_batching.priority_queue_policy.{said}: there is no such level; priority_levels is {dynamic.priority_levels}"
-        )
+    check_level(level, dynamic.priority_levels, "dynamic_batching", "priority_queue_policy", said)
     return level
 
 

@@ -42,6 +42,8 @@ _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x04\x22\x4d\x18", _lz4),
 )
 """What joblib compresses with, beside zlib, by the first bytes."""
+_UNREADABLE = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError)
+"""What the openers raise for bytes that only begin as theirs do."""
 
 
 def packages(path: Path) -> set[str]:
@@ -91,7 +93,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 if not piece:
                     return
                 yield piece
-    except (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError):
+    except _UNREADABLE:
         return
 
 
@@ -112,7 +114,7 @@ def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return _pickled(_opened(file)(_HEAD))
-    except (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError):
+    except _UNREADABLE:
         return b""
 
 
