@@ -18,7 +18,7 @@ from prefork import Sender
 class Worker:
     """Does what the text says; X of anything else is answered as it is."""
 
-    count = 0
+    count = freed = 0
 
     def predict(self, X, names, meta=None):
         if not isinstance(X, str):
@@ -29,6 +29,7 @@ class Worker:
     def hold(self, _argument, meta):
         while not meta["cancelled"]():
             time.sleep(0.005)
+        self.freed += 1
         return "released"
 
     def hang(self, _argument, _meta):
@@ -40,6 +41,9 @@ class Worker:
 
     def counted(self, _argument, _meta):
         return str(self.count)
+
+    def released(self, _argument, _meta):
+        return str(self.freed)
 
     def die(self, argument, _meta):
         if argument == "exit":
@@ -80,12 +84,24 @@ class AsyncWorker:
     """The loop that it was first asked on is the one that it is asked on."""
 
     loop = None
+    freed = 0
 
     async def predict(self, X, names, meta=None):
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         assert self.loop is asyncio.get_running_loop()
-        return X
+        if not isinstance(X, str):
+            return X
+        return await getattr(self, X)()
+
+    async def hold(self):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.freed += 1
+
+    async def released(self):
+        return str(self.freed)
 
     def example(self):
         return np.ones(3)

@@ -11,18 +11,15 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
+from far_end import ANSWERED, CARD, MOST, Far, answer, read, saying, unread
 from instance_process import InstanceProcess
 from prefork.errors import DeadlineExceeded, NotImplementedHere, PayloadTooLarge, PreforkError, Unavailable
 from prefork.frames.codec import encode_answer
 from prefork.frames.layout import ANSWER, END, LAST, PREFIX
-from prefork.payload import Kind, ModelSpec, Payload
-from prefork.remote import Card, RemoteInstance
+from prefork.payload import Kind, Payload
+from prefork.remote import RemoteInstance
 from prefork.remote.talk import was_read
 from running import wait_until
-
-CARD = Card(spec=ModelSpec("m"), described=ModelSpec("m"))
-ANSWERED = encode_answer(Payload(Kind.TEXT, "well")).whole(LAST)
-MOST = 1 << 20
 
 
 @pytest.fixture(params=["thread", "loop", "only"])
@@ -44,62 +41,6 @@ def ask(request):
     if request.param == "thread":
         return on_thread
     return lambda instance, asked: asyncio.run(on_loop(instance, asked))
-
-
-class Far:
-    """The far end, which does for each connection what it is told to. seen: how many there were."""
-
-    def __init__(self, path, *acts):
-        self.path = str(path)
-        self.seen = 0
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen(16)
-        self.thread = threading.Thread(target=self._run, args=(acts,))
-        self.thread.start()
-
-    def _run(self, acts):
-        for act in acts:
-            sock, _ = self.listener.accept()
-            with sock:
-                self.seen += 1
-                act(sock)
-
-    def instance(self, **more):
-        return RemoteInstance(lambda _level: self.path, CARD, **more)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.thread.join(30)
-        self.listener.close()
-
-
-def unread(sock):
-    """Go without having read anything."""
-    sock.recv(1, socket.MSG_PEEK)
-
-
-def read(sock):
-    """Read the request, and go."""
-    sock.recv(MOST)
-
-
-def answer(sock):
-    """Read the request and answer it."""
-    sock.recv(MOST)
-    sock.sendall(ANSWERED)
-
-
-def saying(data):
-    """Read the request and say that."""
-
-    def act(sock):
-        sock.recv(MOST)
-        sock.sendall(data)
-
-    return act
 
 
 def test_never_asked(tmp_path, ask):

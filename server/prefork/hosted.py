@@ -23,6 +23,7 @@ import msgspec
 from prefork.catalogue import Served, unknown
 from prefork.errors import NotFound, PreforkError, Unavailable
 from prefork.remote import Card, RemoteInstance
+from prefork.remote.lines import Lines
 
 _REMEMBERED = 256
 """Versions of models that are kept in mind; one more and the one that was read longest ago is forgotten."""
@@ -39,6 +40,7 @@ class Hosted:
     def __init__(self, run_dir: str, wanted: str = "") -> None:
         self._root = f"{run_dir}/models/"
         self._wanted = wanted
+        self._lines = Lines()
         self._served: OrderedDict[tuple[str, str | None], tuple[str, Served]] = OrderedDict()
 
     def find(self, name: str, version: str | None = None) -> Served:
@@ -107,7 +109,7 @@ class Hosted:
             raise self._refusal(name, version) from None
         # Who asked for the latest is content with what is the latest when a copy has gone meanwhile.
         at = f"{self._root}{name}/{copy}.sock"
-        instance = RemoteInstance(partial(self._address, name, version), card, known=at)
+        instance = RemoteInstance(partial(self._address, name, version), card, known=at, lines=self._lines)
         metadata = PreforkError(card.trouble) if card.trouble else card.metadata
         served = Served(instance, metadata, card.described, card.config, is_counted=True)
         self._served[name, version] = (copy, served)

@@ -1,14 +1,15 @@
 """How a frame looks: a prefix of 16 bytes, a head in msgpack, and the raw bytes of arrays.
 
      0  u8   kind: 1 REQUEST  2 ANSWER  3 END  4 ERROR
-     1  u8   flags: 1 LAST  2 ARENA  4 KEPT
+     1  u8   flags: 1 LAST  2 ARENA  4 KEPT  8 STAYS
      2  u16  zero
      4  u32  bytes of the head
      8  u64  bytes of the buffers
     16  the head, then the buffers, each padded to a multiple of 64; with ARENA they are in the arena and not here
 
 LAST: the answer and the END in one. KEPT: of the last frame, that the model keeps arrays of the arena, which must not be used
-again. All numbers are little-endian.
+again. STAYS: of a REQUEST, that a next one may follow on its connection; of the last frame of an answer, that it is waited for there. All
+numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import NamedTuple
 
 ALIGN = 64
 PREFIX = struct.Struct("<BBHIQ")
-LAST, ARENA, KEPT = 1, 2, 4
+LAST, ARENA, KEPT, STAYS = 1, 2, 4, 8
 
-_FLAGS = LAST | ARENA | KEPT
+_FLAGS = LAST | ARENA | KEPT | STAYS
 _MOST_HEAD = 1 << 30
 _JOINED = 65_536
 """Bytes of a frame up to which it is copied together: that is cheaper than to send pieces."""

@@ -36,7 +36,7 @@ class AsyncHost:
 
     def __init__(self, instance: LocalInstance, listeners: Sequence[socket.socket], limits: Limits) -> None:
         self._instance = instance
-        self._doors = Doors(listeners)
+        self._doors = Doors(listeners, room=limits.room)
         self._limits = limits
         self.mappings = Mappings()
         self._loop = of_model()
@@ -72,6 +72,7 @@ class AsyncHost:
         if not self._is_open and not self._is_draining:
             self._is_open = True
             self._loop.add_reader(self._doors.fileno(), self._accept)
+            self._accept()  # what the doors hold already shows no more outside
 
     def _pause(self) -> None:
         if self._is_open:
@@ -93,7 +94,8 @@ class AsyncHost:
 
     def _begin(self, sock: socket.SocketType) -> None:
         sock.setblocking(False)  # noqa: FBT003 - the signature is socket's
-        task = self._loop.create_task(self._serve(Peer(sock, self.mappings, self._limits.frame)))
+        peer = Peer(sock, self.mappings, self._limits.frame)
+        task = self._loop.create_task(self._serve(peer, again=self._doors.has_stayed))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -115,7 +117,7 @@ class AsyncHost:
         if not self._tasks:
             self._loop.stop()
 
-    async def _serve(self, peer: Peer) -> None:
+    async def _serve(self, peer: Peer, *, again: bool) -> None:
         try:
             if not (peer.looks() or await peer.read_async()):
                 return
@@ -131,7 +133,7 @@ class AsyncHost:
         task = asyncio.current_task()
         assert task is not None
         self.busy[id(peer)] = peer
-        number = self._hangups.watch(peer.sock, task.cancel)
+        number = self._hangups.watch(peer.sock, task.cancel, again=again)
         try:
             await self._answer(peer)
         except asyncio.CancelledError:
@@ -144,6 +146,8 @@ class AsyncHost:
         finally:
             self._hangups.forget(number)
             self.busy.pop(id(peer), None)
+            if peer.stays:
+                self._doors.keep(peer.sock)
 
     async def _answer(self, peer: Peer) -> None:
         assert peer.asked is not None
@@ -190,7 +194,7 @@ class AsyncHost:
         ahead = Ahead(answers)
         try:
             if ahead.is_there and ahead.item is None:
-                await peer.only_async(first)
+                await peer.only_async(first, stays=not self._is_draining and self._doors.have_room())
                 return
             # A model that says only now that it streams: what it has said is not kept until it says more.
             await _part(peer, first)

@@ -27,8 +27,9 @@ log = logging.getLogger("prefork")
 class PeerReply:
     """The way back to a connection, as the batch loop wants it."""
 
-    def __init__(self, peer: Peer, busy: dict[int, Peer], limits: Limits) -> None:
+    def __init__(self, peer: Peer, busy: dict[int, Peer], limits: Limits, doors: Doors) -> None:
         self._peer = peer
+        self._doors = doors
         self._busy = busy
         self._limits = limits
         busy[id(peer)] = peer
@@ -41,8 +42,10 @@ class PeerReply:
         """Send one answer; one that cannot cross is the error instead."""
         try:
             if last:
-                self._peer.only(answer)
+                self._peer.only(answer, stays=self._doors.have_room())
                 self._forget()
+                if self._peer.stays:
+                    self._doors.keep(self._peer.sock)
             else:
                 self._peer.part(answer)
         except BadAnswer as error:
@@ -69,7 +72,7 @@ class SocketIntake:
 
     def __init__(self, listeners: Sequence[socket.socket], terms: Terms, busy: dict[int, Peer], limits: Limits) -> None:
         self._wake = Wake()
-        self._doors = Doors(listeners, self._wake.descriptor)
+        self._doors = Doors(listeners, self._wake.descriptor, limits.room)
         self._terms = terms
         self._busy = busy
         self._limits = limits
@@ -85,6 +88,10 @@ class SocketIntake:
         """Give out what waits, if that is wanted, and nothing more."""
         self._takes_rest = takes_rest
         self._wake.set()
+
+    def clear(self) -> None:
+        """Hang up those that wait here in vain."""
+        self._doors.clear()
 
     def take(self, until: float) -> Ask | None:
         """See `Intake`."""
@@ -120,7 +127,7 @@ class SocketIntake:
             peer.close()
             return None
         payload, arrived, deadline = peer.asked
-        reply = PeerReply(peer, self._busy, self._limits)
+        reply = PeerReply(peer, self._busy, self._limits, self._doors)
         try:
             return self._terms.ask(payload, reply, arrived=min(arrived, time.monotonic()), deadline=deadline)
         except PreforkError as error:
@@ -163,3 +170,4 @@ class BatchHost:
             self._batcher.run()
         except BaseException as error:  # noqa: BLE001 - a thread that has ended silently would serve nothing
             give_up(error)
+        self._intake.clear()

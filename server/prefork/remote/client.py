@@ -1,7 +1,8 @@
 """The worker's end: an Instance whose far end is a process that takes connections from a Unix socket.
 
-One request is one connection. Hanging up cancels. The listening socket is the version's, its backlog is the queue: when it is
-full there is a refusal at once. A request of large tensors lends the other side an arena, which the answer may use as well.
+One request at a time is one connection, which may stay for the next. Hanging up cancels. The listening socket is the version's, its
+backlog is the queue: when it is full there is a refusal at once. A request of large tensors lends the other side an arena, which
+the answer may use as well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from prefork.frames.layout import BadFrame
 from prefork.payload import ModelSpec, Payload
 from prefork.remote import blocking, onloop
 from prefork.remote.charge import Card
+from prefork.remote.lines import Line, Lines
 from prefork.remote.talk import UNHEARD, Died, Talk, was_read
 from prefork.remote.wire import Cut
 from prefork.single import wrong_count
@@ -40,18 +42,27 @@ class RemoteInstance:
 
     address: where its socket is now, for a level of priority (0 where there are none); it may raise PreforkError.
     most: bytes of an answer's tensors. known: where it was when its card was read, which is tried before the address is asked for.
+    lines: connections that stay.
     """
 
     is_async = True
     tells_cost = True
     """Whether each answer has its cost."""
 
-    def __init__(self, address: Callable[[int], str], card: Card, most: int = 1 << 32, known: str = "") -> None:
+    def __init__(
+        self,
+        address: Callable[[int], str],
+        card: Card,
+        most: int = 1 << 32,
+        known: str = "",
+        lines: Lines | None = None,
+    ) -> None:
         self._address = address
         self._card = card
         self._most = most
         self._raw = card.spec.raw
         self._arenas = Arenas()
+        self._lines = Lines() if lines is None else lines
         batching = card.config.batching
         self._policy = batching if batching is not None and batching.priority_levels else None
         self._known = "" if self._policy is not None else known
@@ -89,27 +100,28 @@ class RemoteInstance:
 
     async def answer_async(self, request: Payload) -> Payload:
         """The only answer, on the running event loop. Raises PreforkError; where there are none or several, of status 500."""
-        talk = self._talk(request)
+        talk = self._talk(request, may_stay=True)
         found: Payload | None = None
         while True:
-            sock = self._connect(talk, request)
+            line = self._line(talk, request)
             try:
-                if not talk.begin(sock):
-                    await talk.send_async(sock)
+                if not talk.begin(line.sock):
+                    await talk.send_async(line.sock)
                 while not talk.is_over:
-                    answer = talk.took(await onloop.frame(sock, talk.incoming))
+                    answer = talk.took(await line.frame(talk.incoming))
                     if answer is not None:
                         if found is not None:
                             raise wrong_count("several")
                         found = answer
             except UNHEARD:
+                self._lines.leave(self._known)  # to the same process
                 self._retry(talk)
             except _DEAD:
                 raise self._died() from None
             else:
                 break
             finally:
-                talk.leave(sock, request)
+                self._leave(line, talk, request)
         if found is None:
             raise wrong_count("none")
         return found
@@ -147,16 +159,35 @@ class RemoteInstance:
     def close(self) -> None:
         """Give up the memory that was shared."""
         self._arenas.close()
+        self._lines.leave(self._known)
 
-    def _talk(self, request: Payload) -> Talk:
+    def _talk(self, request: Payload, *, may_stay: bool = False) -> Talk:
         frame = encode_request(request, time.monotonic(), request.deadline, whole=request.method in self._raw)
-        return Talk(frame, request, self._arenas, self._most)
+        return Talk(frame, request, self._arenas, self._most, may_stay=may_stay)
 
     def _retry(self, talk: Talk) -> None:
         """Have another try, if the model has seen nothing of the request. Raises Unavailable."""
         if talk.has_answered or talk.tries == _TRIES:
             raise self._died() from None
         talk.again()
+
+    def _line(self, talk: Talk, request: Payload) -> Line:
+        line = self._lines.take(self._known)
+        if line is None:
+            return Line(self._connect(talk, request), self._known)
+        try:
+            talk.prepare()
+        except BaseException:
+            self._lines.keep(line)
+            raise
+        return line
+
+    def _leave(self, line: Line, talk: Talk, request: Payload) -> None:
+        talk.end(line.sock, request)
+        if talk.stays:
+            self._lines.keep(line)
+        else:
+            line.close()
 
     def _connect(self, talk: Talk, request: Payload) -> socket.SocketType:
         talk.prepare()

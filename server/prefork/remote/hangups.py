@@ -18,16 +18,19 @@ class Hangups:
         self._watched: dict[int, tuple[socket.SocketType, Callable[[], object]]] = {}
         loop.add_reader(self._poll.fileno(), self._look)
 
-    def watch(self, sock: socket.SocketType, when_gone: Callable[[], object]) -> int:
-        """Have that called, once, when the other side of the connection goes. The number is for `forget`."""
+    def watch(self, sock: socket.SocketType, when_gone: Callable[[], object], *, again: bool = False) -> int:
+        """Have that called, once, when the other side of the connection goes. The number is for `forget`.
+
+        again: whether the connection was watched here before, and has stayed open since.
+        """
         descriptor = sock.fileno()
         if descriptor >= 0:
             self._watched[descriptor] = (sock, when_gone)
-            self._poll.register(descriptor, _GONE)
+            (self._poll.modify if again else self._poll.register)(descriptor, _GONE)
         return descriptor
 
     def forget(self, descriptor: int) -> None:
-        """Of a connection that is closed; the kernel has forgotten it by itself."""
+        """Of a connection that is closed, which the kernel has forgotten by itself, or that waits for its next request."""
         self._watched.pop(descriptor, None)
 
     def _look(self) -> None:

@@ -63,7 +63,7 @@ class Host:
         return not self.busy and not any(each.is_alive() for each in self._threads)
 
     def _run(self) -> None:
-        doors = Doors(self._listeners, self._draining.descriptor)
+        doors = Doors(self._listeners, self._draining.descriptor, self._limits.room)
         try:
             self._serve(doors)
         except OSError as error:
@@ -79,7 +79,7 @@ class Host:
                 time.sleep(BREATH)
                 continue
             if sock is not None:
-                self._begin(sock)
+                self._begin(sock, doors)
             elif self._again:
                 self._go_on()
             elif self._draining.is_set:
@@ -92,7 +92,7 @@ class Host:
             return
         run()
 
-    def _begin(self, sock: socket.SocketType) -> None:
+    def _begin(self, sock: socket.SocketType, doors: Doors) -> None:
         peer = Peer(sock, self.mappings, self._limits.frame)
         if not peer.read():
             return
@@ -102,9 +102,9 @@ class Host:
             peer.close()
         else:
             self.busy[id(peer)] = peer
-            self._ask(peer)
+            self._ask(peer, doors)
 
-    def _ask(self, peer: Peer) -> None:
+    def _ask(self, peer: Peer, doors: Doors) -> None:
         """Ask for the first time, or once more."""
         assert peer.asked is not None
         if self._instance.sends and peer.asked.payload.method == "predict":
@@ -113,21 +113,23 @@ class Host:
             self._converse(talk)
             return
         try:
-            answer(self._instance, peer, self._limits)
+            answer(self._instance, peer, self._limits, doors)
         except Reschedule:
-            self._again.append(partial(self._ask, peer))
+            self._again.append(partial(self._ask, peer, doors))
             return
         except BaseException as error:  # the thread has to go on for the others
             log.exception("a request was not answered")
             peer.fail(told(failure(error), self._limits))
         self.busy.pop(id(peer), None)
+        if peer.stays:
+            doors.keep(peer.sock)
 
     def _converse(self, talk: Any) -> None:
         if talk.ask():
             self._again.append(partial(self._converse, talk))
 
 
-def answer(instance: LocalInstance, peer: Peer, limits: Limits) -> None:
+def answer(instance: LocalInstance, peer: Peer, limits: Limits, doors: Doors) -> None:
     """Ask the instance, and answer. Raises Reschedule for a request that the model has handed back."""
     assert peer.asked is not None
     request = peer.asked.payload
@@ -144,7 +146,7 @@ def answer(instance: LocalInstance, peer: Peer, limits: Limits) -> None:
         if not is_stream and first is not None and not gives_more(answers):
             second = next(answers, None)
             if second is None:
-                peer.only(first)
+                peer.only(first, stays=doors.have_room())
                 return
         _stream((first, second), answers, peer)
     except PreforkError as error:

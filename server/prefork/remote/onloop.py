@@ -31,7 +31,10 @@ class Readiness:
         """Done when there is something to be read, or perhaps is. again: whether it was waited for on this connection before."""
         future = self._waiting[descriptor] = self.loop.create_future()
         # A descriptor that is closed is forgotten by the kernel.
-        (self._poll.modify if again else self._poll.register)(descriptor, _READ)
+        try:
+            (self._poll.modify if again else self._poll.register)(descriptor, _READ)
+        except FileExistsError:  # from a request before this one on the same connection
+            self._poll.modify(descriptor, _READ)
         return future
 
     def _look(self) -> None:

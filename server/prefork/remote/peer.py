@@ -13,7 +13,20 @@ from typing import Any
 from prefork.errors import PayloadTooLarge, PreforkError
 from prefork.frames.arena import Lease, Mapping, Mappings
 from prefork.frames.codec import Asked, decode_request, encode_answer, encode_error
-from prefork.frames.layout import ARENA, END, KEPT, LAST, PREFIX, REQUEST, BadFrame, Buffer, Frame, TooLarge, padded
+from prefork.frames.layout import (
+    ARENA,
+    END,
+    KEPT,
+    LAST,
+    PREFIX,
+    REQUEST,
+    STAYS,
+    BadFrame,
+    Buffer,
+    Frame,
+    TooLarge,
+    padded,
+)
 from prefork.payload import Payload
 from prefork.remote import blocking, onloop
 from prefork.remote.hangups import is_gone
@@ -34,7 +47,9 @@ _FIRST_FLAGS = _DONTWAIT | int(socket.MSG_CMSG_CLOEXEC)
 
 
 class Peer:
-    """A connection that was accepted. asked: the request, once it was read. most: bytes of its tensors.
+    """A connection with a request. asked: that, once it was read. most: bytes of its tensors.
+
+    stays: whether the connection waits for a next one, now that it is answered.
 
     What ends in `_async` wants a socket that does not block, and the other ways to answer one that does.
     """
@@ -45,21 +60,25 @@ class Peer:
         "_lease",
         "_mapping",
         "_mappings",
+        "_may_stay",
         "_room",
         "_sending",
         "asked",
         "sock",
+        "stays",
     )
 
     def __init__(self, sock: socket.SocketType, mappings: Mappings, most: int) -> None:
         self.sock = sock
         self.asked: Asked | None = None
+        self.stays = False
         self._mappings = mappings
         self._incoming = Incoming(most)
         self._mapping: Mapping | None = None
         self._lease: Lease | None = None
         self._room = 0
         self._is_begun = False
+        self._may_stay = False
         self._sending = threading.Lock()
 
     # --- the request ---
@@ -158,6 +177,7 @@ class Peer:
     def _decoded(self, frame: Arrived) -> Asked:
         if frame.prefix.kind != REQUEST:
             raise BadFrame("this is no request")
+        self._may_stay = bool(frame.prefix.flags & STAYS)
         return decode_request(frame.head, self._buffers(frame))
 
     def _buffers(self, frame: Arrived) -> memoryview:
@@ -184,13 +204,13 @@ class Peer:
         """Send the frame of one of several, on the running event loop. Raises OSError."""
         await onloop.send(self.sock, [frame])
 
-    def only(self, answer: Payload) -> None:
-        """Send the only answer, and with that the end. Raises BadAnswer."""
-        self._send_last(self._last(answer))
+    def only(self, answer: Payload, *, stays: bool = False) -> None:
+        """Send the only answer, and with that the end, of the connection too unless it stays. Raises BadAnswer."""
+        self._send_last(self._only(answer, stays=stays))
 
-    async def only_async(self, answer: Payload) -> None:
+    async def only_async(self, answer: Payload, *, stays: bool = False) -> None:
         """As `only`, on the running event loop."""
-        await self._send_last_async(self._last(answer))
+        await self._send_last_async(self._only(answer, stays=stays))
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -224,21 +244,27 @@ class Peer:
         self._kept(is_over=False)
         return False
 
-    def _last(self, answer: Payload) -> list[Buffer]:
+    def _only(self, answer: Payload, *, stays: bool) -> list[Buffer]:
+        stays = stays and self._may_stay and not self._incoming.has_begun
+        parts = self._last(answer, LAST | STAYS if stays else LAST)
+        self.stays = stays
+        return parts
+
+    def _last(self, answer: Payload, flags: int = LAST) -> list[Buffer]:
         """The only answer's pieces, once nobody but the user's own code holds anything of the request."""
         assert self.asked is not None
         frame = encode_answer(answer, self.asked.payload.meta)
         answer.value = None
         if self._mapping is None:
             self._kept()
-            return frame.inline(LAST)
-        return [self._beside(frame)] if frame.size > LARGE else [_copied(frame, self._kept)]
+            return frame.inline(flags)
+        return [self._beside(frame, flags)] if frame.size > LARGE else [_copied(frame, flags, self._kept)]
 
-    def _beside(self, frame: Frame) -> bytes:
+    def _beside(self, frame: Frame, flags: int) -> bytes:
         assert self._mapping is not None
         self._mapping.write(frame, self._room)
         frame.buffers.clear()
-        return frame.beside(LAST | self._kept())
+        return frame.beside(flags | self._kept())
 
     def _end(self) -> bytes:
         return PREFIX.pack(END, self._kept(), 0, 0, 0)
@@ -249,13 +275,17 @@ class Peer:
                 while parts:
                     parts = push(self.sock, parts)
             except OSError:
-                pass
-        self.sock.close()
+                self.stays = False
+        if not self.stays:
+            self.sock.close()
 
     async def _send_last_async(self, parts: list[Buffer]) -> None:
-        with suppress(OSError):
+        try:
             await onloop.send(self.sock, parts)
-        self.sock.close()
+        except OSError:
+            self.stays = False
+        if not self.stays:
+            self.sock.close()
 
     def _kept(self, *, is_over: bool = True) -> int:
         """Let go of the request: KEPT if that leaves arrays of its arena. is_over: whether the other side uses that again."""
@@ -271,8 +301,8 @@ class Peer:
         return KEPT if kept else 0
 
 
-def _copied(frame: Frame, kept: Any) -> bytes:
+def _copied(frame: Frame, flags: int, kept: Any) -> bytes:
     """A small answer, which is copied before it is known whether arrays are left: it may itself be one of the request's."""
     data = frame.whole()
     frame.buffers.clear()
-    return data[:1] + bytes([LAST | kept()]) + data[2:]
+    return data[:1] + bytes([flags | kept()]) + data[2:]

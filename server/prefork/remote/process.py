@@ -32,6 +32,7 @@ from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
 from prefork.remote.building import build, limit_memory
 from prefork.remote.charge import Charge
+from prefork.remote.doors import room
 from prefork.remote.host import Host
 from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
@@ -163,7 +164,8 @@ def _host(instance: LocalInstance, charge: Charge) -> Serving:
     for each in listeners:
         each.setblocking(False)  # noqa: FBT003 - the signature is socket's
     config = charge.config
-    threads, limits = max(1, config.threads), Limits(charge.max_frame, config.memory_limit)
+    threads = 1 if instance.is_async else max(1, config.threads)
+    limits = Limits(charge.max_frame, config.memory_limit, room(config, len(listeners), threads))
     if instance.is_async:
         return AsyncHost(instance, listeners, limits)
     if config.batching is not None and not instance.sends and instance.spec.is_batched:

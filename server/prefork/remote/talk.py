@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from prefork.errors import PreforkError
 from prefork.frames.arena import Arena, Arenas
 from prefork.frames.codec import decode_answer, decode_error
-from prefork.frames.layout import ANSWER, ARENA, END, ERROR, KEPT, LAST, BadFrame, Buffer, Frame
+from prefork.frames.layout import ANSWER, ARENA, END, ERROR, KEPT, LAST, STAYS, BadFrame, Buffer, Frame
 from prefork.payload import Payload
 from prefork.remote import blocking, onloop
 from prefork.remote.wire import Arrived, Cut, Incoming, push, receive
@@ -32,6 +32,9 @@ class Died(Exception):
 class Talk:
     """A request, and the arena that it lends. tries: how often it was begun with. is_over: whether all answers came.
 
+    may_stay: whether a next request can follow on its connection. stays: whether the other side waits for that, now that this one is
+    over.
+
     It is prepared before there is a connection: that wakes the other side, which then finds the request there.
     """
 
@@ -39,6 +42,7 @@ class Talk:
         "_arena",
         "_arenas",
         "_descriptor",
+        "_flags",
         "_frame",
         "_most",
         "_parts",
@@ -46,11 +50,13 @@ class Talk:
         "has_answered",
         "incoming",
         "is_over",
+        "stays",
         "tries",
     )
 
-    def __init__(self, frame: Frame, request: Payload, arenas: Arenas, most: int) -> None:
+    def __init__(self, frame: Frame, request: Payload, arenas: Arenas, most: int, *, may_stay: bool = False) -> None:
         self._frame = frame
+        self._flags = STAYS if may_stay else 0
         self._request = request
         self._arenas = arenas
         self._most = most
@@ -59,7 +65,7 @@ class Talk:
         self._parts: list[Buffer] = []
         self.incoming = Incoming(most)
         self.tries = 1
-        self.is_over = False
+        self.is_over = self.stays = False
         self.has_answered = False
 
     def prepare(self) -> None:
@@ -67,18 +73,18 @@ class Talk:
         frame, arenas, self._descriptor = self._frame, self._arenas, -1
         is_large = frame.size > LARGE
         if not (is_large or arenas.expects):
-            self._parts = frame.inline()
+            self._parts = frame.inline(self._flags)
             return
         arena = self._arena = arenas.take(frame.size if is_large else 0)
         if arena is not None:
             self._descriptor = arena.descriptor
         if arena is None or not is_large:
-            self._parts = frame.inline()
+            self._parts = frame.inline(self._flags)
             return
         lease = arena.lend()
         frame.copy_into(lease.view)
         lease.end()
-        self._parts = [frame.beside()]
+        self._parts = [frame.beside(self._flags)]
 
     def put_back(self) -> None:
         """There was no connection: nobody has seen the request."""
@@ -136,9 +142,13 @@ class Talk:
 
     def leave(self, sock: socket.SocketType, request: Payload) -> None:
         """The connection is done with; a request that is given up is told whether the model had begun."""
+        self.end(sock, request)
+        sock.close()
+
+    def end(self, sock: socket.SocketType, request: Payload) -> None:
+        """As `leave`, of a connection that somebody else closes."""
         if not self.is_over:
             request.begun = was_read(sock)
-        sock.close()
         if self._arena is not None:
             self._arenas.drop(self._arena)  # the other side may still be writing there
             self._arena = None
@@ -177,6 +187,7 @@ class Talk:
 
     def _settle(self, flags: int) -> None:
         self.is_over = True
+        self.stays = bool(flags & STAYS) and not self.incoming.has_begun
         arena, self._arena = self._arena, None
         if arena is None:
             return

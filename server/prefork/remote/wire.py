@@ -62,6 +62,11 @@ class Incoming:
         return found
 
     @property
+    def has_begun(self) -> bool:
+        """Whether there is something of a next frame already."""
+        return bool(self._data) or self._frame is not None
+
+    @property
     def place(self) -> memoryview | None:
         """Where the next bytes have to go, for a frame that has begun; else any are taken by `feed`."""
         return self._places[0] if self._places else None
