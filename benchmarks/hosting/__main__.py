@@ -16,7 +16,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "swaps": lambda: swaps.measure(30),
     "reloads": lambda: swaps.reloads(20),
     "cost": lambda: f"{cost.measure(7, 3)}\n{hop.crossing()}\n{cost.throughput(30)}",
-    "queueing": lambda: queueing.measure(10.0),
+    "queueing": lambda: queueing.measure(5, 8.0),
     "batching": lambda: queueing.batching(2000),
     "crashes": lambda: crashes.measure(100),
     "frameworks": frameworks.measure,

@@ -32,10 +32,10 @@ class Holdings:
 
 
 @contextmanager
-def serving(repository: Path, run_dir: Path, *flags: str) -> Iterator[Running]:
-    """A server of the repository with two workers."""
+def serving(repository: Path, run_dir: Path, *flags: str, workers: int = 2) -> Iterator[Running]:
+    """A server of the repository."""
     run_dir.mkdir(exist_ok=True)
-    serve = [sys.executable, "-m", "prefork", "serve", "--repository", str(repository), "--workers", "2"]
+    serve = [sys.executable, "-m", "prefork", "serve", "--repository", str(repository), "--workers", str(workers)]
     command = [*serve, "--run-dir", str(run_dir), *flags]
     server = Server(
         "repository", lambda port: [*command, "--bind", f"127.0.0.1:{port}"], {"PREFORK_ADMIN_TOKEN": TOKEN}
