@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from prefork import triton
 from prefork.errors import PreforkError
 from prefork.instance import LocalInstance
 from prefork.model import Model, loader
@@ -19,6 +20,7 @@ from prefork.payload import ModelSpec, Payload
 from prefork.remote import loops
 from prefork.remote.charge import Card, Charge
 from prefork.remote.warming import warmups
+from prefork.repository.triton import as_triton
 from prefork.settings import threads_here
 
 
@@ -62,11 +64,24 @@ def _construct(charge: Charge) -> Model:
     config = charge.config
     if config.runtime:
         return _saved(charge)
+    if triton.is_triton(config.class_):
+        return _for_triton(charge)
     cls = _find(charge)
     given = loader.with_device(cls, loader.with_directory(cls, config.parameters, charge.folder), charge.device)
     user_object = loader.construct(cls, given)
     name = config.name or type(user_object).__name__
     return Model(user_object, name, version=charge.version, metadata=charge.metadata, image=charge.image)
+
+
+def _for_triton(charge: Charge) -> Model:
+    config = charge.config
+    triton.stand_in()
+    place = triton.Place(
+        config.name, charge.version, charge.directory or charge.folder, charge.place, charge.device not in (None, "cpu")
+    )
+    said = as_triton(config, ModelSpec(config.name, charge.version))
+    adapter = triton.Adapter(_find(charge), said, place)
+    return Model(adapter, config.name, version=charge.version, metadata=charge.metadata, image=charge.image)
 
 
 def _saved(charge: Charge) -> Model:
