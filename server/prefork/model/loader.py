@@ -140,6 +140,8 @@ def _imported(name: str) -> ModuleType:
 def _missing(name: str, error: ModuleNotFoundError) -> str:
     if error.name is not None and f"{name}.".startswith(f"{error.name}."):
         return f"no module {name!r}: there is no {error.name!r}, neither installed nor in {Path.cwd()}"
+    if error.name == "triton_python_backend_utils":
+        return f"{name!r} is for Triton's Python backend: serve its repository, prefork serve --repository DIR"
     return f"{name!r} imports {error.name!r}, which is not installed: {_first_line(error)}"
 
 

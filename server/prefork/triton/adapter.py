@@ -1,4 +1,4 @@
-"""A TritonPythonModel as an object with `load`, `predict`, `metrics` and `close`, which a `Model` takes as it takes any class's.
+"""A TritonPythonModel as an object with `load`, `predict` and `close`, which a `Model` takes as it takes any class's.
 
 `execute` is called with one request at a time; a batch that the server has put together is one request of so many rows. The
 contract: https://github.com/triton-inference-server/python_backend#usage
@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 
 from prefork.errors import BadAnswer, ModelLoadError, NotImplementedHere
-from prefork.model.custom_metrics import Metric
 from prefork.model.declared import Declared
 from prefork.model.tensor_inputs import Tensors
 from prefork.payload import Payload, TensorSpec
-from prefork.triton import backend_utils, metric_family, model_config
+from prefork.triton import backend_utils, model_config
+from prefork.triton.exception import TritonModelException
 from prefork.triton.model_config import ModelConfig
 from prefork.triton.request import InferenceRequest
 from prefork.triton.responder import Many, One, ResponseSender
-from prefork.triton.response import TritonModelException, payload
+from prefork.triton.response import payload
 from prefork.triton.tensor import Tensor
 
 CLASS = "TritonPythonModel"
@@ -69,10 +69,6 @@ class Adapter:
         if hasattr(self._model, "initialize"):
             self._model.initialize(self._arguments(config))
         self.predict = _predict(self._model, config, self._place)
-
-    def metrics(self) -> list[Metric]:
-        """What the model's own metrics have changed by."""
-        return metric_family.changes()
 
     def close(self) -> None:
         """Finalize the model."""

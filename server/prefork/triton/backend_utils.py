@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NoReturn
 
+from prefork.triton.exception import TritonModelException
 from prefork.triton.metric_family import Metric, MetricFamily
 from prefork.triton.model_config import (
     ModelConfig,
@@ -14,7 +15,7 @@ from prefork.triton.model_config import (
 )
 from prefork.triton.request import InferenceRequest
 from prefork.triton.responder import FINAL, ResponseSender
-from prefork.triton.response import InferenceResponse, TritonError, TritonModelException
+from prefork.triton.response import InferenceResponse, TritonError
 from prefork.triton.tensor import (
     Tensor,
     deserialize_bytes_tensor,

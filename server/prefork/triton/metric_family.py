@@ -7,7 +7,7 @@ from typing import Any
 
 from prefork.model.custom_metrics import Metric as Change
 from prefork.model.custom_metrics import create_counter, create_gauge
-from prefork.triton.response import TritonModelException
+from prefork.triton.exception import TritonModelException
 
 _changes: list[Change] = []
 _lock = threading.Lock()

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from prefork.triton.exception import TritonModelException
 from prefork.triton.responder import ResponseSender
-from prefork.triton.response import TritonModelException
 from prefork.triton.tensor import Tensor
 
 _NO_CALLS = "a model cannot ask another one from here (BLS): ask it over HTTP"

@@ -10,7 +10,8 @@ from prefork.errors import BadAnswer, PreforkError, Unavailable
 from prefork.model.outbox import SenderClosed
 from prefork.model.sender import Sender
 from prefork.payload import Payload
-from prefork.triton.response import InferenceResponse, TritonModelException, payload
+from prefork.triton.exception import TritonModelException
+from prefork.triton.response import InferenceResponse, payload
 
 FINAL = 1
 _GLANCE = 0.05

@@ -1,4 +1,4 @@
-"""`InferenceResponse`, `TritonError` and `TritonModelException`: how a model answers, and how it says that it cannot."""
+"""`InferenceResponse` and `TritonError`: how a model answers, and how it says that it cannot."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefork.errors import BadAnswer, BadRequest, ModelFailed, NotFound, NotImplementedHere, PreforkError, Unavailable
+from prefork.model.custom_metrics import stamped
+from prefork.model.method import METRIC_NAMES
 from prefork.payload import Kind, Payload
+from prefork.triton.exception import TritonModelException
+from prefork.triton.metric_family import changes
 from prefork.triton.tensor import Tensor
-
-
-class TritonModelException(Exception):
-    """What the functions of this module raise in a model."""
 
 
 class TritonError:
@@ -82,11 +82,15 @@ class InferenceResponse:
 
 
 def payload(response: Any, method: str) -> Payload:
-    """A model's response as an answer. Raises the error that it is, and BadAnswer for what is no response."""
+    """A model's response as an answer, with what its own metrics have changed by.
+
+    Raises the error that it is, and BadAnswer for what is no response.
+    """
     if not isinstance(response, InferenceResponse):
         raise BadAnswer(f"an InferenceResponse is needed for each request, not a {type(response).__name__}")
     error = response.error()
     if error is not None:
         raise (error if isinstance(error, TritonError) else TritonError(str(error))).error()
     tensors = {each.name(): each.as_numpy() for each in response.output_tensors()}
-    return Payload(Kind.TENSORS, tensors, method, parameters=response.parameters() or None)
+    metrics = stamped(changes(), METRIC_NAMES[method]) or None
+    return Payload(Kind.TENSORS, tensors, method, parameters=response.parameters() or None, metrics=metrics)
