@@ -20,34 +20,7 @@ from vectors import same_json
 
 VECTORS = Path(__file__).parent / "vectors" / "v2.jsonl"
 CONFIGS = {
-    "add": """
-        name: "add"
-        backend: "python"
-        max_batch_size: 8
-        input [{ name: "A" data_type: TYPE_FP32 dims: [ 4 ] }]
-        output [{ name: "B" data_type: TYPE_FP32 dims: [ 4 ] }]
-    """,
-    "two": """
-        name: "two"
-        backend: "python"
-        max_batch_size: 0
-        input [
-          { name: "X" data_type: TYPE_INT32 dims: [ -1 ] },
-          { name: "Y" data_type: TYPE_FP64 dims: [ -1 ] }
-        ]
-        output [
-          { name: "SUM" data_type: TYPE_FP64 dims: [ -1 ] },
-          { name: "TEXT" data_type: TYPE_STRING dims: [ -1 ] }
-        ]
-    """,
-    "count": """
-        name: "count"
-        backend: "python"
-        max_batch_size: 0
-        model_transaction_policy { decoupled: true }
-        input [{ name: "N" data_type: TYPE_INT32 dims: [ 1 ] }]
-        output [{ name: "I" data_type: TYPE_INT32 dims: [ 1 ] }]
-    """,
+    name: (VECTORS.parent / "v2_repository" / name / "config.pbtxt").read_text() for name in ("add", "two", "count")
 }
 RECORDED = {
     line["id"].removeprefix("model/config-"): line["response"]["body"]["text"]

@@ -63,6 +63,16 @@ def serving(folder: Path, source: str, config: str | None = CONFIG):
         yield server, client
 
 
+@contextmanager
+def refusing(folder: Path, source: str):
+    """A client of a server that cannot load that model, and what it has said of it."""
+    add(folder, "m", source)
+    with repository_server(folder, "--control", "explicit") as server, server.client() as client:
+        refused = load(client, "m")
+        assert refused.status_code >= 400
+        yield client, refused.text
+
+
 def infer(client: httpx.Client, *values: float, name: str = "m", **more: object) -> httpx.Response:
     inputs = [{"name": "X", "shape": [len(values)], "datatype": "FP32", "data": values}]
     return client.post(f"/v2/models/{name}/infer", json={"inputs": inputs, **more})
@@ -148,19 +158,15 @@ def test_load_fails(tmp_path):
         def execute(self, requests):
             return []
     """
-    add(tmp_path, "m", source)
-    with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:
-        refused = load(client, "m")
-        assert refused.status_code >= 400
-        assert "no weights" in refused.text
+    with refusing(tmp_path, source) as (client, words):
+        assert "no weights" in words
         assert index(client)["m/1"] == "UNAVAILABLE"
 
 
 def test_no_execute(tmp_path):
     """A class without `execute` is refused in words."""
-    add(tmp_path, "m", "class TritonPythonModel:\n    def predict(self, X, names): return X\n")
-    with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:
-        assert "TritonPythonModel has no execute" in load(client, "m").text
+    with refusing(tmp_path, "class TritonPythonModel:\n    def predict(self, X, names): return X\n") as (_, words):
+        assert "TritonPythonModel has no execute" in words
 
 
 def test_auto_complete(tmp_path):
@@ -452,9 +458,9 @@ def test_decoupled_async(tmp_path):
 
 def test_async_needs_decoupled(tmp_path):
     """Of a model that has one response for a request an `async def execute` is refused in words."""
-    add(tmp_path, "m", "class TritonPythonModel:\n    async def execute(self, requests):\n        return None\n")
-    with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:
-        assert "decoupled: true" in load(client, "m").text
+    source = "class TritonPythonModel:\n    async def execute(self, requests):\n        return None\n"
+    with refusing(tmp_path, source) as (_, words):
+        assert "decoupled: true" in words
 
 
 def test_one_by_sender(tmp_path):

@@ -21,6 +21,9 @@ from prefork.errors import ModelLoadError
 from prefork.model.hooks import found, is_from_default, is_unimplemented
 from prefork.model.ownership import Ownership
 
+TRITON = "triton_python_backend_utils"
+"""What models for Triton's Python backend import."""
+
 
 def find(path: str, model_dir: str = "") -> type[Any]:
     """The class, or any other callable that makes the model, behind an import path.
@@ -140,7 +143,7 @@ def _imported(name: str) -> ModuleType:
 def _missing(name: str, error: ModuleNotFoundError) -> str:
     if error.name is not None and f"{name}.".startswith(f"{error.name}."):
         return f"no module {name!r}: there is no {error.name!r}, neither installed nor in {Path.cwd()}"
-    if error.name == "triton_python_backend_utils":
+    if error.name == TRITON:
         return f"{name!r} is for Triton's Python backend: serve its repository, prefork serve --repository DIR"
     return f"{name!r} imports {error.name!r}, which is not installed: {_first_line(error)}"
 

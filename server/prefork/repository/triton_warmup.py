@@ -7,8 +7,7 @@ folder `warmup`: little-endian, row-major; BYTES elements are a 4-byte length an
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from msgspec import UNSET
 
 from prefork import payload
 from prefork.repository.config import Warmup
+from prefork.repository.triton_bytes import elements
 from prefork.repository.triton_types import DATATYPES, TYPES, ModelWarmup, WarmupInput
 
 LIMIT = 1 << 22
@@ -97,20 +97,10 @@ def _from_file(name: str, path: str, datatype: str, folder: Path | None) -> list
     try:
         data = (folder / "warmup" / name).read_bytes()
         return (
-            list(_texts(data))
+            [each.decode() for each in elements(data)]
             if datatype == "BYTES"
             else list(np.frombuffer(data, payload.DATATYPES[datatype]).tolist())
         )
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise ValueError(f"{path}: input_data_file: warmup/{name} cannot be read: {said}") from None
-
-
-def _texts(data: bytes) -> Iterator[str]:
-    at = 0
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        at += 4 + size
-        if at > len(data):
-            raise ValueError("it ends within an element")
-        yield data[at - size : at].decode()

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from prefork.triton.adapter import Adapter, Place, is_triton, stand_in
+from prefork.triton.adapter import Adapter, Place, stand_in
 
-__all__ = ["Adapter", "Place", "is_triton", "stand_in"]
+__all__ = ["Adapter", "Place", "stand_in"]

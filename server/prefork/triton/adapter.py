@@ -7,28 +7,32 @@ contract: https://github.com/triton-inference-server/python_backend#usage
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import weakref
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from prefork.errors import BadAnswer, ModelLoadError, NotImplementedHere
 from prefork.model.declared import Declared
-from prefork.model.tensor_inputs import Tensors
+from prefork.model.loader import TRITON
+from prefork.model.tensor_inputs import Tensors, as_array
 from prefork.payload import Payload, TensorSpec
-from prefork.triton import backend_utils, model_config
+from prefork.protocols.values import to_bytes
+from prefork.repository.config import ModelConfig
+from prefork.repository.triton import read_json
+from prefork.triton import backend_utils
 from prefork.triton.exception import TritonModelException
-from prefork.triton.model_config import ModelConfig
 from prefork.triton.request import InferenceRequest
 from prefork.triton.responder import Many, One, ResponseSender
 from prefork.triton.response import payload
 from prefork.triton.tensor import Tensor
 
 CLASS = "TritonPythonModel"
-MODULE = "triton_python_backend_utils"
+_SAID = ("max_batch_size", "input", "output", "model_transaction_policy")
+"""What of a configuration decides how requests are served; the rest was read before there was a process."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -41,14 +45,9 @@ class Place(msgspec.Struct, frozen=True):
     has_gpu: bool = False
 
 
-def is_triton(import_path: str) -> bool:
-    """Whether that is a class for Triton's Python backend."""
-    return import_path.rpartition(":")[2].rpartition(".")[2] == CLASS
-
-
 def stand_in() -> None:
     """Make `import triton_python_backend_utils` work."""
-    sys.modules.setdefault(MODULE, backend_utils)
+    sys.modules.setdefault(TRITON, backend_utils)
 
 
 class Adapter:
@@ -81,15 +80,15 @@ class Adapter:
         complete = getattr(self._cls, "auto_complete_config", None)
         if complete is None:
             return self._config
-        found = complete(ModelConfig(self._config))
-        if not isinstance(found, ModelConfig):
+        found = complete(backend_utils.ModelConfig(self._config))
+        if not isinstance(found, backend_utils.ModelConfig):
             raise ModelLoadError(f"auto_complete_config must return a ModelConfig, not a {type(found).__name__}")
         return found.as_dict()
 
     def _arguments(self, config: Mapping[str, Any]) -> dict[str, str]:
         place = self._place
         return {
-            "model_config": model_config.written(config),
+            "model_config": json.dumps(config),
             "model_instance_kind": "GPU" if place.has_gpu else "CPU",
             "model_instance_name": f"{place.name}_0_{place.number}",
             "model_instance_device_id": "0",  # an instance sees its own device as the only one
@@ -100,24 +99,23 @@ class Adapter:
 
 
 def _predict(model: Any, config: Mapping[str, Any], place: Place) -> Declared:
-    is_decoupled = model_config.using_decoupled_model_transaction_policy(config)
+    try:
+        ours = read_json({key: config[key] for key in _SAID if key in config}).config
+    except ValueError as error:
+        raise ModelLoadError(str(error)) from None
     if not inspect.iscoroutinefunction(model.execute):
-        return (_Sends if is_decoupled else _Answers)(model.execute, config, place)
-    if not is_decoupled:
+        return (_Sends if ours.decoupled else _Answers)(model.execute, ours, place)
+    if not ours.decoupled:
         raise ModelLoadError("an asynchronous execute needs model_transaction_policy { decoupled: true }")
-    return _SendsAsync(model.execute, config, place)
+    return _SendsAsync(model.execute, ours, place)
 
 
 class _Answers(Declared):
     """One response for a request."""
 
-    def __init__(self, execute: Any, config: Mapping[str, Any], place: Place) -> None:
-        try:
-            inputs, outputs = (model_config.tensors(config, kind) for kind in ("input", "output"))
-        except ValueError as error:
-            raise ModelLoadError(str(error)) from None
-        takes = Tensors(inputs) if inputs is not None else _Anything()
-        super().__init__(takes, outputs, {}, lambda _gathered, _parameters: {})
+    def __init__(self, execute: Any, config: ModelConfig, place: Place) -> None:
+        takes = Tensors(config.inputs) if config.inputs is not None else _Anything()
+        super().__init__(takes, config.outputs, {}, lambda _gathered, _parameters: {})
         self._execute = execute
         self._place = place
 
@@ -149,7 +147,7 @@ class _Answers(Declared):
         said = request.parameters or {}
         timeout = said.get("timeout", 0)
         return InferenceRequest(
-            inputs=[Tensor(name, _in_bytes(array)) for name, array in self.takes.gather(request).items()],
+            inputs=[Tensor(name, array) for name, array in self.takes.gather(request).items()],
             correlation_id=said.get("sequence_id", 0),
             model_name=self._place.name,
             model_version=int(self._place.version) if self._place.version.isdecimal() else -1,
@@ -161,7 +159,7 @@ class _Answers(Declared):
 class _Sends(_Answers):
     """Any number of responses, through a sender."""
 
-    def __init__(self, execute: Any, config: Mapping[str, Any], place: Place) -> None:
+    def __init__(self, execute: Any, config: ModelConfig, place: Place) -> None:
         super().__init__(execute, config, place)
         # What a predict is lent is told by its signature.
         names = ("request", "sender")
@@ -210,15 +208,5 @@ class _Anything:
     def gather(self, request: Payload) -> dict[str, Any]:
         """The tensors by name."""
         if isinstance(request.value, dict):
-            return {name: np.asarray(value) for name, value in request.value.items()}
-        return {"INPUT": np.asarray(request.value)}
-
-
-def _in_bytes(array: Any) -> Any:
-    """Text as `bytes` in an object array, which is how Triton has it."""
-    if array.dtype.kind in "SU" or (
-        array.dtype.hasobject and any(isinstance(each, str) for each in array.ravel().tolist())
-    ):
-        flat = [each.encode() if isinstance(each, str) else each for each in array.ravel().tolist()]
-        return cast("Any", np.fromiter(flat, object, len(flat)).reshape(array.shape))
-    return array
+            return {name: to_bytes(as_array(value), name) for name, value in request.value.items()}
+        return {"INPUT": to_bytes(as_array(request.value), "INPUT")}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
-
-from prefork.payload import TensorSpec
-from prefork.repository.triton_types import DATATYPES
 
 _KEYS = {
     "input": {"name", "data_type", "dims", "optional", "allow_ragged_batch"},
@@ -72,22 +68,6 @@ class ModelConfig:
                 )
 
 
-def tensors(config: Mapping[str, Any], kind: str) -> tuple[TensorSpec, ...] | None:
-    """What a configuration declares under `input` or `output`, with the batch axis that `max_batch_size` adds; None for nothing.
-
-    Raises ValueError for a data type that is none.
-    """
-    declared = config.get(kind) or []
-    unknown = next((each for each in declared if each.get("data_type") not in DATATYPES), None)
-    if unknown is not None:
-        raise ValueError(f"{kind} {unknown.get('name')!r}: {unknown.get('data_type')!r} is no data_type")
-    rows = (-1,) if config.get("max_batch_size", 0) else ()
-    return tuple(
-        TensorSpec(DATATYPES[each["data_type"]], (*rows, *map(int, each["dims"])), each["name"], each.get("optional", False))
-        for each in declared
-    ) or None  # fmt: skip
-
-
 def get_input_config_by_name(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """The input of that name in a configuration, or None."""
     return _named(config, "input", name)
@@ -101,11 +81,6 @@ def get_output_config_by_name(config: Mapping[str, Any], name: str) -> dict[str,
 def using_decoupled_model_transaction_policy(config: Mapping[str, Any]) -> bool:
     """Whether a request has any number of responses."""
     return bool((config.get("model_transaction_policy") or {}).get("decoupled", False))
-
-
-def written(config: Mapping[str, Any]) -> str:
-    """A configuration as `initialize` gets it."""
-    return json.dumps(config)
 
 
 def _named(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ _NO_CALLS = "a model cannot ask another one from here (BLS): ask it over HTTP"
 
 
 class InferenceRequest:
-    """A request. parameters: V2's, of the request. sender: makes what `get_response_sender` gives; cancelled: whether nobody waits."""
+    """A request. timeout: in microseconds. parameters: V2's, of the request."""
 
     def __init__(  # noqa: PLR0917 - Triton's signature
         self,
@@ -43,7 +43,10 @@ class InferenceRequest:
         self._cancelled: Callable[[], bool] | None = None
 
     def serve(self, sender: Callable[[], ResponseSender], cancelled: Callable[[], bool] | None) -> InferenceRequest:
-        """Itself, as one that somebody waits for."""
+        """Itself, as one that somebody waits for.
+
+        sender: makes what `get_response_sender` gives. cancelled: whether nobody waits any more.
+        """
         self._sender, self._cancelled = sender, cancelled
         return self
 

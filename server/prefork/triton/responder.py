@@ -64,7 +64,7 @@ class Many:
         """See `Way`. An error is the end."""
         try:
             if response is None:
-                self._end()
+                self._sender.close()
             else:
                 self._sender.send(payload(response, self._method), final=final)
         except SenderClosed:
@@ -75,13 +75,6 @@ class Many:
     def is_cancelled(self) -> bool:
         """See `Way`."""
         return self._sender.cancelled()
-
-    def fail(self, error: BaseException) -> None:
-        """End it with what `execute` has raised."""
-        self._sender.close(error)
-
-    def _end(self) -> None:
-        self._sender.close()
 
 
 class One:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 
 from prefork.payload import DATATYPES, datatype_of
+from prefork.protocols.tensors import object_array, to_binary
+from prefork.repository import triton_types
+from prefork.repository.triton_bytes import elements
 
 Array = np.ndarray[Any, Any]
-
-_LENGTH = struct.Struct("<I")
-_NAMES = {f"TYPE_{'STRING' if name == 'BYTES' else name}": dtype for name, dtype in DATATYPES.items()}
-"""BF16 is not among them: numpy has no such dtype."""
 
 
 class Tensor:
@@ -65,9 +63,9 @@ class Tensor:
 
 def triton_string_to_numpy(name: str) -> np.dtype[Any]:
     """The dtype of `TYPE_FP32` and its like. Raises ValueError for one that numpy does not have."""
-    found = _NAMES.get(name)
+    found = DATATYPES.get(triton_types.DATATYPES.get(name, ""))
     if found is None:
-        raise ValueError(f"numpy has no dtype for {name!r}; there are {', '.join(_NAMES)}")
+        raise ValueError(f"numpy has no dtype for {name!r}")
     return found
 
 
@@ -76,25 +74,15 @@ def numpy_to_triton_type(dtype: Any) -> str:
     name = datatype_of(np.empty(0, dtype))
     if name is None:
         raise ValueError(f"there is no datatype for numpy's {np.dtype(dtype)}")
-    return "TYPE_STRING" if name == "BYTES" else f"TYPE_{name}"
+    return triton_types.TYPES[name]
 
 
 def serialize_byte_tensor(array: Array) -> Array:
     """The elements of an array of text or bytes, each behind its length in 4 bytes, as one array of bytes."""
-    pieces = bytearray()
-    for element in array.ravel().tolist():
-        raw = element if isinstance(element, bytes) else str(element).encode()
-        pieces += _LENGTH.pack(len(raw)) + raw
-    return np.frombuffer(bytes(pieces), dtype=np.bytes_ if not pieces else np.uint8)
+    texts = [each if isinstance(each, bytes) else str(each) for each in array.ravel().tolist()]
+    return np.frombuffer(to_binary("", np.array(texts, object), "BYTES"), np.uint8)
 
 
 def deserialize_bytes_tensor(data: Any) -> Array:
     """What `serialize_byte_tensor` was given, flat, as `bytes` in an object array. Raises ValueError for a length beyond the end."""
-    raw, at, found = bytes(data), 0, []
-    while at < len(raw):
-        if at + 4 > len(raw) or at + 4 + _LENGTH.unpack_from(raw, at)[0] > len(raw):
-            raise ValueError(f"an element at {at} ends behind the {len(raw)} bytes that there are")
-        end = at + 4 + _LENGTH.unpack_from(raw, at)[0]
-        found.append(raw[at + 4 : end])
-        at = end
-    return np.fromiter(found, object, len(found))
+    return object_array(list(elements(bytes(data))))
