@@ -166,6 +166,33 @@ def test_a_touched_config_takes_over_again(tmp_path: Path, path: str):
     assert repository.find("iris").override is None
 
 
+def test_a_config_by_its_name(tmp_path: Path):
+    """Where a model has `configs/<name>.pbtxt` of the name that is asked for, that is its config.pbtxt; others keep theirs."""
+    own = "instance_group { count: 2 }"
+    put(tmp_path, {"has/config.pbtxt": own, "has/configs/small.pbtxt": "max_batch_size: 4", "has/1/model.py": MODEL})
+    put(tmp_path, {"lacks/config.pbtxt": own, "lacks/configs/other.pbtxt": "", "lacks/1/model.py": MODEL})
+    repository = Repository([tmp_path], config_name="small")
+    assert (repository.find("has").config.max_rows, repository.find("has").config.instances) == (4, 1)
+    assert (repository.find("lacks").config.max_rows, repository.find("lacks").config.instances) == (0, 2)
+    assert Repository([tmp_path]).find("has").config.instances == 2
+    put(tmp_path, {"has/model.yaml": "instances: 3"})
+    assert (repository.find("has").config.max_rows, repository.find("has").config.instances) == (4, 3)
+    put(tmp_path, {"has/configs/small.pbtxt": "name: 3"})
+    with pytest.raises(RepositoryError, match=r"small\.pbtxt: name: "):
+        repository.find("has")
+
+
+def test_a_config_by_its_name_that_is_touched(tmp_path: Path):
+    """Who touches it takes back what a load has said instead."""
+    put(tmp_path, {"iris/configs/small.pbtxt": "instance_group { count: 2 }", "iris/1/model.py": MODEL})
+    repository = Repository([tmp_path], config_name="small")
+    repository.keep(repository.find("iris", said({"config": '{"instances": 7}'})))
+    assert repository.find("iris").config.instances == 7
+    file = tmp_path / "iris/configs/small.pbtxt"
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
+    assert repository.find("iris").config.instances == 2
+
+
 def test_a_file_override(tmp_path: Path):
     """With files they alone are the model, under a name that has a folder or has none; the folder's files come back when it is forgotten."""
     put(tmp_path, {"iris/3/model.py": MODEL})

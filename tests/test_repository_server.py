@@ -30,6 +30,7 @@ from repositories import (
     unload,
     wait_gone,
 )
+from repository_files import put
 from running import SOURCE, free_port, wait_until
 
 
@@ -127,6 +128,14 @@ def test_the_start_set_is_what_is_named(tmp_path, models):
     ):
         assert number(ask(client, "two")) == 2
         assert index(client) == {"one/": "", "two/1": "READY"}
+
+
+def test_a_config_is_chosen_by_its_name(tmp_path, models):
+    """`--model-config-name` reads `configs/<name>.pbtxt` of the models that have it; the others are served by their own."""
+    put(models, {"one/configs/wide.pbtxt": "max_batch_size: 32"})
+    with repository_server(tmp_path, "--model-config-name", "wide") as server, server.client() as client:
+        sizes = [client.get(f"/v2/models/{name}/config").json()["max_batch_size"] for name in ("one", "two")]
+        assert sizes == [32, 0]
 
 
 def test_an_unchanged_model_is_not_touched_and_a_changed_one_is_replaced(tmp_path, models):
@@ -302,6 +311,7 @@ def test_a_killed_supervisor_is_replaced_and_its_models_are_served_again(tmp_pat
     [
         (("--repository", "nowhere"), "no such folder"),
         (("--control", "explicit"), "no repository"),
+        (("--model-config-name", "small"), "no repository"),
         (("--repository", "models", "Iris"), "instead of a class"),
         (("--repository", "models", "--load-model", "one"), "--control explicit"),
     ],

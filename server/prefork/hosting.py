@@ -37,6 +37,8 @@ def check(settings: Settings) -> None:
             raise SettingError(f"--repository {folder}: there is no such folder")
     if settings.control != "none" and not settings.repository:
         raise SettingError(f"--control {settings.control}: there is no repository to load models from")
+    if settings.model_config_name and not settings.repository:
+        raise SettingError(f"--model-config-name {settings.model_config_name}: there is no repository with models")
     if settings.load_model and settings.control != "explicit":
         raise SettingError("--load-model: only --control explicit takes it; otherwise all models are loaded")
 
@@ -47,6 +49,7 @@ def orders(settings: Settings, run_dir: str, parent: int) -> Orders:
         run_dir=run_dir,
         parent=parent,
         repositories=tuple(str(Path(each).resolve()) for each in settings.repository),
+        config_name=settings.model_config_name,
         control=settings.control,
         load_model=settings.load_model,
         poll_seconds=settings.poll_seconds,

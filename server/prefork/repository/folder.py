@@ -1,6 +1,6 @@
 """One model's folder: its config, its versions, and what each of them serves.
 
-    <name>/  [model.yaml] [config.pbtxt] [files that all versions share]
+    <name>/  [model.yaml] [config.pbtxt] [configs/*.pbtxt] [files that all versions share]
     <name>/<version>/...            a version is a whole number of at least 1, without leading zeros
     <name>/...                      without version folders the folder itself is version 1
 
@@ -100,12 +100,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     override: Override | None = None
 
 
-def read(folder: Path, name: str, config: ModelConfig | None = None, known: Known | None = None) -> Found:
-    """The model in that folder. config: instead of what the folder's own files say.
+def read(
+    folder: Path, name: str, config: ModelConfig | None = None, known: Known | None = None, config_name: str = ""
+) -> Found:
+    """The model in that folder. config: instead of what the folder's own files say. config_name: see `read_config`.
 
     Raises RepositoryError with the file and what is wrong.
     """
-    said, notes = (config, ()) if config is not None else read_config(folder)
+    said, notes = (config, ()) if config is not None else read_config(folder, config_name)
     if said.name and said.name != name:
         raise RepositoryError(f"{folder}: the config calls the model {said.name!r}, its folder {name!r}")
     said = msgspec.structs.replace(said, name=name, python=_python(said.python, folder))
@@ -125,21 +127,26 @@ def read(folder: Path, name: str, config: ModelConfig | None = None, known: Know
         config=said,
         versions=versions,
         notes=(*notes, *ignored, *missing),
-        config_stamp=config_stamp(folder),
+        config_stamp=config_stamp(folder, config_name),
     )
 
 
-def read_config(folder: Path) -> tuple[ModelConfig, tuple[str, ...]]:
-    """What the folder's files say, and notes on what has no effect. model.yaml goes over config.pbtxt."""
-    base = triton.read_file(folder / triton.FILE) if (folder / triton.FILE).exists() else triton.Read(ModelConfig())
+def read_config(folder: Path, config_name: str = "") -> tuple[ModelConfig, tuple[str, ...]]:
+    """What the folder's files say, and notes on what has no effect. model.yaml goes over Triton's file.
+
+    config_name: of the file in `configs` that is Triton's, where the model has one of that name.
+    """
+    file = triton.file_in(folder, config_name)
+    base = triton.Read(ModelConfig()) if file is None else triton.read_file(file, folder)
     if (folder / model_yaml.FILE).exists():
         return model_yaml.read(folder / model_yaml.FILE, base.config), base.notes
     return base
 
 
-def config_stamp(folder: Path) -> str:
+def config_stamp(folder: Path, config_name: str = "") -> str:
     """Equal as long as nobody has touched the folder's config."""
-    others = [name for name in _names(folder) if name not in _CONFIGS]
+    configs = (*_CONFIGS, triton.CONFIGS) if config_name else _CONFIGS
+    others = [name for name in _names(folder) if name not in configs]
     return fingerprint.folder(folder, others)
 
 

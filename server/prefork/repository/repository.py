@@ -30,12 +30,13 @@ class _Kept(NamedTuple):
 class Repository:
     """Folders of models, `<path>/<name>/`.
 
-    known: what else than a class may be served. Raises RepositoryError for a path that is no folder.
+    known: what else than a class may be served. config_name: of the file in models' `configs` that is read. Raises RepositoryError for a path that is no folder.
     """
 
-    def __init__(self, paths: Iterable[str | Path], known: Known | None = None) -> None:
+    def __init__(self, paths: Iterable[str | Path], known: Known | None = None, config_name: str = "") -> None:
         self.paths = tuple(dict.fromkeys(Path(path).absolute() for path in paths))
         self._known = known
+        self._config_name = config_name
         self._kept: dict[str, _Kept] = {}
         for path in self.paths:
             _listed(path)
@@ -93,7 +94,7 @@ class Repository:
         """The link that a folder may be is followed once, so that a version stays what it was when the link moves on."""
         path = path.resolve()
         config, notes = (None, ()) if override is None else override.config(path)
-        found = folder.read(path, name, config, self._known)
+        found = folder.read(path, name, config, self._known, self._config_name)
         return msgspec.structs.replace(found, notes=(*notes, *found.notes), override=override)
 
     def _still_kept(self, name: str) -> Override | None:
@@ -103,7 +104,7 @@ class Repository:
     def _config_stamp(self, name: str) -> str:
         """Of the one folder of that name; empty where there is none, or more."""
         paths = self._folders().get(name, [])
-        return folder.config_stamp(paths[0]) if len(paths) == 1 else ""
+        return folder.config_stamp(paths[0], self._config_name) if len(paths) == 1 else ""
 
     def _folder(self, name: str) -> Path:
         paths = self._folders().get(name, [])

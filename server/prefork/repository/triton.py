@@ -20,6 +20,9 @@ from prefork.repository import triton_types as triton
 from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy, check_level
 
 FILE = "config.pbtxt"
+CONFIGS = "configs"
+"""A folder of others, `<name>.pbtxt`."""
+
 MODEL_FILE = "model.py"
 _OWN = ("EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS")
 _FOLDER = "$$TRITON_MODEL_DIRECTORY"
@@ -32,10 +35,16 @@ class Read(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_file(path: Path) -> Read:
-    """config.pbtxt. Raises RepositoryError that names the file and the line or the field."""
+def file_in(folder: Path, config_name: str = "") -> Path | None:
+    """The model's file: that of the name where there is one, else config.pbtxt; None where there is neither."""
+    named = folder / CONFIGS / f"{config_name}.pbtxt"
+    return next((each for each in (named if config_name else None, folder / FILE) if each and each.exists()), None)
+
+
+def read_file(path: Path, folder: Path | None = None) -> Read:
+    """A file of Triton's. folder: the model's, if that is not where the file is. Raises RepositoryError that names the file and the line or the field."""
     try:
-        return _ours(*triton_form.from_text(path.read_text(encoding="utf-8")), path.parent)
+        return _ours(*triton_form.from_text(path.read_text(encoding="utf-8")), folder or path.parent)
     except OSError as error:
         raise RepositoryError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

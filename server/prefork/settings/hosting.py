@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from prefork.settings.setting import About, one_of, several, size, text, whole
+from prefork.settings.setting import About, one_of, segment, several, size, text, whole
 
 
 def _place(raw: Any) -> str:
@@ -149,6 +149,16 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             read=several(text),
         ),
     ] = ()
+    model_config_name: Annotated[
+        str,
+        About(
+            "Where a model has `configs/<this>.pbtxt`, read that instead of its `config.pbtxt`.",
+            "--model-config-name",
+            "PREFORK_MODEL_CONFIG_NAME",
+            "none",
+            read=segment,
+        ),
+    ] = ""
     control: Annotated[
         Literal["none", "explicit", "poll"],
         About(

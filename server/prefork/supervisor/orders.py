@@ -23,8 +23,9 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor's task. Durations are seconds.
 
     run_dir: a private folder that is there. parent: the process that the supervisor must not outlive; 0 for none.
-    control: who loads models. load_model: those to load at the start under `explicit`; "*" is all. singles: models that
-    need no repository; they are loaded at the start under every control. load_threads: models that may load at the same time.
+    config_name: of the file in models' `configs` that is read instead of config.pbtxt. control: who loads models. load_model:
+    those to load at the start under `explicit`; "*" is all. singles: models that need no repository; they are loaded at the
+    start under every control. load_threads: models that may load at the same time.
     timeout: seconds that a thread of an instance nobody waits for has to come back; 0 for ever. metadata, image: see `Charge`.
     said: the environment variables that the operator has set himself, so that no default of ours goes over them.
     """
@@ -32,6 +33,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str
     parent: int = 0
     repositories: tuple[str, ...] = ()
+    config_name: str = ""
     control: Literal["none", "explicit", "poll"] = "none"
     load_model: tuple[str, ...] = ()
     poll_seconds: float = 15.0

@@ -129,4 +129,4 @@ def _source(orders: Orders) -> Source:
         return singles
     from prefork.runtimes.shelf import known  # takes 50 ms, which a single model need not wait for
 
-    return Shelves(singles, Repository(orders.repositories, known()))
+    return Shelves(singles, Repository(orders.repositories, known(), orders.config_name))
