@@ -68,7 +68,7 @@ class Box:
         (np.array(["2020-01-02", "NaT"], dtype="M8[D]"), '["2020-01-02",null]'),
         (np.array(["2020-01-02T03:04:05"], dtype="M8[s]"), '["2020-01-02T03:04:05"]'),
         (np.datetime64("2020-01-02T03:04:05"), '"2020-01-02T03:04:05"'),
-        (np.datetime64("NaT"), "null"),
+        (np.datetime64("NaT", "s"), "null"),
         ((1, (2, 3)), "[1,[2,3]]"),
         (Point(1, np.int64(2)), "[1,2]"),
         ({2: "a", 2.5: "b", True: "c", None: "d"}, '{"2":"a","2.5":"b","true":"c","null":"d"}'),
@@ -87,7 +87,7 @@ class Box:
         ({"s": pd.Series(["x", "y"]), "i": pd.Index([1, 2])}, '{"s":["x","y"],"i":[1,2]}'),
         ([pd.Timestamp("2020-01-02"), pd.NaT, pd.NA], '["2020-01-02T00:00:00",null,null]'),
         ({1: pd.Series([2**70], dtype=object)}, '{"1":[1180591620717411303424]}'),
-        ({2: np.datetime64("NaT"), 3: np.array(["NaT"], dtype="M8[ns]")}, '{"2":null,"3":[null]}'),
+        ({2: np.datetime64("NaT", "s"), 3: np.array(["NaT"], dtype="M8[ns]")}, '{"2":null,"3":[null]}'),
     ],
 )
 def test_values_are_written(value, text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Annotated, Any, NotRequired, Optional, TypedDict
+from typing import Annotated, Any, NotRequired, Optional, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from typing_extensions import TypeAliasType
 
 from prefork.errors import BadAnswer, BadRequest, ModelLoadError
 from prefork.model import Model
@@ -21,6 +22,9 @@ from prefork.model.typed import Named, is_named
 from prefork.payload import DATATYPES, Kind, Payload, TensorSpec
 
 Rows = Annotated[np.ndarray, TensorSpec("FP32", (-1, 4))]
+T = TypeVar("T", bound=np.generic)
+Aliased = TypeAliasType("Aliased", Rows)
+Of = TypeAliasType("Of", np.ndarray[Any, np.dtype[T]], type_params=(T,))
 
 
 def spec_of(predict: Any) -> tuple[TensorSpec, ...]:
@@ -108,6 +112,11 @@ def test_the_style_is_read_off_the_signature(predict: Any, named: bool):
         (Optional[float], "FP64", (1,), True),  # noqa: UP045 - users write it
         (float | None, "FP64", (1,), True),
         (Rows | None, "FP32", (-1, 4), True),
+        (Aliased, "FP32", (-1, 4), False),
+        (Aliased | None, "FP32", (-1, 4), True),
+        (Of[np.int8], "INT8", None, False),
+        (Annotated[Of[np.int8], TensorSpec(shape=(2,))], "INT8", (2,), False),
+        (TypeAliasType("Maybe", Aliased | None), "FP32", (-1, 4), True),
         ("np.ndarray", "", None, False),
     ],
 )

@@ -5,6 +5,8 @@ Annotated[np.ndarray, TensorSpec("FP32", (-1, 4))] an array of that datatype and
 float, int, bool, str, bytes                       one element: FP64, INT64, BOOL, BYTES, shape [1]
 list[float], list[list[float]], ...                nested lists
 pandas.DataFrame                                   every input that no other parameter names, as columns
+
+What a `type` statement has given a name is what it stands for; from Python 3.12 on NDArray is such a name.
 """
 
 from __future__ import annotations
@@ -53,12 +55,22 @@ def resolved(function: Any) -> dict[str, Any]:
 
 
 def evaluated(annotation: Any, scope: Mapping[str, Any]) -> Any:
-    """An annotation that may be a text, as what it names in that scope; the text where it names nothing."""
+    """An annotation that may be a text or an alias, as what it names in that scope; the text where it names nothing."""
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
-        return typing.get_type_hints(holder, dict(scope), {}, include_extras=True)["it"]
+        return _stands_for(typing.get_type_hints(holder, dict(scope), {}, include_extras=True)["it"])
     except Exception:  # noqa: BLE001 - names under TYPE_CHECKING, and whatever else an expression can raise
         return annotation
+
+
+def _stands_for(annotation: Any) -> Any:
+    """What an alias of a `type` statement stands for, with its own arguments in it; whatever else it is itself."""
+    while hasattr(alias := get_origin(annotation) or annotation, "__type_params__") and hasattr(alias, "__value__"):
+        given = dict(zip(alias.__type_params__, get_args(annotation), strict=False))
+        value = alias.__value__
+        wanted = getattr(value, "__parameters__", ())
+        annotation = value[tuple(given.get(each, each) for each in wanted)] if wanted else value
+    return annotation
 
 
 def meaning(annotation: Any) -> Meaning | None:
@@ -80,10 +92,11 @@ def meaning(annotation: Any) -> Meaning | None:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, TensorSpec | None]:
+    annotation = _stands_for(annotation)
     if get_origin(annotation) is not Annotated:
         return annotation, None
     base, *extras = get_args(annotation)
-    return base, next((extra for extra in extras if isinstance(extra, TensorSpec)), None)
+    return _stands_for(base), next((extra for extra in extras if isinstance(extra, TensorSpec)), None)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
