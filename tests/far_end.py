@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from contextlib import aclosing
 
 from prefork.frames.codec import encode_answer
 from prefork.frames.layout import LAST, STAYS
@@ -14,6 +16,27 @@ CARD = Card(spec=ModelSpec("m"), described=ModelSpec("m"))
 ANSWERED = encode_answer(Payload(Kind.TEXT, "well")).whole(LAST)
 STAYING = encode_answer(Payload(Kind.TEXT, "well")).whole(LAST | STAYS)
 MOST = 1 << 20
+
+
+def _on_thread(instance, asked):
+    return [answer.value for answer in instance.infer(asked)]
+
+
+async def _on_loop(instance, asked):
+    async with aclosing(instance.infer_async(asked)) as answers:
+        return [answer.value async for answer in answers]
+
+
+async def _for_one(instance, asked):
+    return [(await instance.answer_async(asked)).value]
+
+
+WAYS = {
+    "thread": _on_thread,
+    "loop": lambda instance, asked: asyncio.run(_on_loop(instance, asked)),
+    "only": lambda instance, asked: asyncio.run(_for_one(instance, asked)),
+}
+"""How an instance is asked, for the answers' values: on a thread, on an event loop, or there for the only answer."""
 
 
 class Far:
@@ -35,8 +58,8 @@ class Far:
                 self.seen += 1
                 act(sock)
 
-    def instance(self, **more):
-        return RemoteInstance(lambda _level: self.path, CARD, **more)
+    def instance(self, card=CARD, **more):
+        return RemoteInstance(lambda _level: self.path, card, **more)
 
     def __enter__(self):
         return self

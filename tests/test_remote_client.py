@@ -6,12 +6,11 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import aclosing
 
 import numpy as np
 import pytest
 
-from far_end import ANSWERED, CARD, MOST, Far, answer, read, saying, unread
+from far_end import ANSWERED, CARD, MOST, WAYS, Far, answer, read, saying, unread
 from instance_process import InstanceProcess
 from prefork.errors import DeadlineExceeded, NotImplementedHere, PayloadTooLarge, PreforkError, Unavailable
 from prefork.frames.codec import encode_answer
@@ -22,25 +21,10 @@ from prefork.remote.talk import was_read
 from running import wait_until
 
 
-@pytest.fixture(params=["thread", "loop", "only"])
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
 def ask(request):
-    """Asks an instance and gives the answers' values: on a thread, on an event loop, or there for the only answer."""
-
-    def on_thread(instance, asked):
-        return [answer.value for answer in instance.infer(asked)]
-
-    async def on_loop(instance, asked):
-        async with aclosing(instance.infer_async(asked)) as answers:
-            return [answer.value async for answer in answers]
-
-    async def for_one(instance, asked):
-        return [(await instance.answer_async(asked)).value]
-
-    if request.param == "only":
-        return lambda instance, asked: asyncio.run(for_one(instance, asked))
-    if request.param == "thread":
-        return on_thread
-    return lambda instance, asked: asyncio.run(on_loop(instance, asked))
+    """Asks an instance and gives the answers' values, in each of the ways there are."""
+    return request.param
 
 
 def test_never_asked(tmp_path, ask):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prefork.batch.plan import level
 from prefork.catalogue import Served
 from prefork.endpoints.site import Call, Site, forward
 from prefork.errors import BadRequest
@@ -32,13 +33,13 @@ def model_metadata(site: Site, request: Request) -> Response:
 
 def infer(site: Site, request: Request) -> Call:
     """V2's inference, JSON and binary."""
-    instance = served(site, request).instance
-    spec = instance.spec
+    found = served(site, request)
+    instance, spec = found.instance, found.spec
     payload, wanted = v2.decode(request, spec, max_depth=site.settings.max_depth)
     if spec.max_rows:
         _check_rows(payload, spec)
     forward(site, request, payload)
-    timeout = timeouts.seconds(payload.parameters, spec) if payload.parameters else None
+    timeout = _timeout(found, payload) if payload.parameters else None
     return Call(instance, payload, lambda answer: v2.encode(answer, wanted, spec, site.settings.nan), timeout=timeout)
 
 
@@ -63,14 +64,23 @@ def _check_rows(payload: Payload, spec: ModelSpec) -> None:
             raise BadRequest(f"inference request batch-size must be <= {spec.max_rows} for '{spec.name}'")
 
 
+def _timeout(found: Served, payload: Payload) -> float | None:
+    """Seconds that the request gives itself, where the model's queue lets it say so. Raises BadRequest."""
+    seconds = timeouts.seconds(payload.parameters, found.spec)
+    batching = found.config.batching
+    if seconds is None or batching is None:
+        return seconds
+    return seconds if batching.queue(level(payload.parameters, batching)).allow_timeout_override else None
+
+
 def _generated(site: Site, request: Request) -> tuple[Call, Callable[[Payload], bytes]]:
-    instance = served(site, request).instance
-    spec = instance.spec
+    found = served(site, request)
+    instance, spec = found.instance, found.spec
     payload, request_id = generate.decode_generate(request, spec, max_depth=site.settings.max_depth)
     forward(site, request, payload)
 
     def encode(answer: Payload) -> bytes:
         return generate.encode_generated(answer, spec, request_id, site.settings.nan)
 
-    timeout = timeouts.seconds(payload.parameters, spec)
+    timeout = _timeout(found, payload)
     return Call(instance, payload, lambda answer: Response(encode(answer)), timeout=timeout), encode

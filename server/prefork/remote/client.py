@@ -7,12 +7,13 @@ the answer may use as well.
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
+from prefork.batch.ask import full
 from prefork.batch.plan import level
 from prefork.errors import DeadlineExceeded, PreforkError, Unavailable
 from prefork.frames.arena import Arenas
@@ -23,7 +24,8 @@ from prefork.remote import blocking, onloop
 from prefork.remote.charge import Card
 from prefork.remote.lines import Line, Lines
 from prefork.remote.talk import UNHEARD, Died, Talk, was_read
-from prefork.remote.wire import Cut
+from prefork.remote.turn import Behind, Turn, limits
+from prefork.remote.wire import Arrived, Cut
 from prefork.single import wrong_count
 
 _TRIES = 3
@@ -32,9 +34,8 @@ _TRIES = 3
 _KIND = (int(socket.AF_UNIX), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 _LONGEST_PATH = 100
 _SOON = (("Retry-After", "1"),)
+_AGAIN = (*UNHEARD, Behind)
 _DEAD = (Died, Cut, BadFrame)
-_LEAST = 0.001
-"""Seconds; a timeout of none would mean another kind of socket."""
 
 
 class RemoteInstance:
@@ -65,6 +66,7 @@ class RemoteInstance:
         self._lines = Lines() if lines is None else lines
         batching = card.config.batching
         self._policy = batching if batching is not None and batching.priority_levels else None
+        self._timed = batching if limits(batching) else None
         self._known = "" if self._policy is not None else known
 
     @property
@@ -74,21 +76,19 @@ class RemoteInstance:
 
     def infer(self, request: Payload) -> Iterator[Payload]:
         """The answers as they come; this thread waits for them. Raises PreforkError only."""
-        talk = self._talk(request)
+        talk, turn = self._talk(request), self._turn(request)
         while True:
             sock = self._connect(talk, request)
             try:
-                _limit(sock, request.deadline)
+                blocking.limit(sock, request.deadline)
                 talk.send(sock)
                 while not talk.is_over:
-                    if request.deadline != math.inf:
-                        _limit(sock, request.deadline)
-                    answer = talk.took(blocking.frame(sock, talk.incoming))
+                    answer = talk.took(_frame_now(sock, talk, turn, request.deadline))
                     if answer is not None:
                         yield answer
                         del answer
-            except UNHEARD:
-                self._retry(talk)
+            except _AGAIN as error:
+                self._retry(talk, error)
             except TimeoutError:
                 raise _late(sock) from None
             except _DEAD:
@@ -100,7 +100,7 @@ class RemoteInstance:
 
     async def answer_async(self, request: Payload) -> Payload:
         """The only answer, on the running event loop. Raises PreforkError; where there are none or several, of status 500."""
-        talk = self._talk(request, may_stay=True)
+        talk, turn = self._talk(request, may_stay=True), self._turn(request)
         found: Payload | None = None
         while True:
             line = self._line(talk, request)
@@ -108,14 +108,14 @@ class RemoteInstance:
                 if not talk.begin(line.sock):
                     await talk.send_async(line.sock)
                 while not talk.is_over:
-                    answer = talk.took(await line.frame(talk.incoming))
+                    read = partial(line.frame, talk.incoming)
+                    answer = talk.took(await (read() if turn is None else turn.frame(line.sock, read)))
                     if answer is not None:
                         if found is not None:
                             raise wrong_count("several")
                         found = answer
-            except UNHEARD:
-                self._lines.leave(self._known)  # to the same process
-                self._retry(talk)
+            except _AGAIN as error:
+                self._retry(talk, error)
             except _DEAD:
                 raise self._died() from None
             else:
@@ -128,19 +128,20 @@ class RemoteInstance:
 
     async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
         """The answers as they come, on the running event loop. Raises PreforkError only."""
-        talk = self._talk(request)
+        talk, turn = self._talk(request), self._turn(request)
         while True:
             sock = self._connect(talk, request)
             try:
                 if not talk.begin(sock):
                     await talk.send_async(sock)
                 while not talk.is_over:
-                    answer = talk.took(await onloop.frame(sock, talk.incoming))
+                    read = partial(onloop.frame, sock, talk.incoming)
+                    answer = talk.took(await (read() if turn is None else turn.frame(sock, read)))
                     if answer is not None:
                         yield answer
                         del answer
-            except UNHEARD:
-                self._retry(talk)
+            except _AGAIN as error:
+                self._retry(talk, error)
             except _DEAD:
                 raise self._died() from None
             else:
@@ -165,8 +166,15 @@ class RemoteInstance:
         frame = encode_request(request, time.monotonic(), request.deadline, whole=request.method in self._raw)
         return Talk(frame, request, self._arenas, self._most, may_stay=may_stay)
 
-    def _retry(self, talk: Talk) -> None:
+    def _turn(self, request: Payload) -> Turn | None:
+        return None if self._timed is None else Turn(self._timed, request.parameters)
+
+    def _retry(self, talk: Talk, error: Exception) -> None:
         """Have another try, if the model has seen nothing of the request. Raises Unavailable."""
+        if isinstance(error, Behind):
+            talk.afresh()
+            return
+        self._lines.leave(self._known)  # to the same process
         if talk.has_answered or talk.tries == _TRIES:
             raise self._died() from None
         talk.again()
@@ -230,6 +238,8 @@ class RemoteInstance:
         return sock
 
     def _full(self) -> Unavailable:
+        if self._card.config.batching is not None:
+            return full()
         return self._unavailable("has as many requests waiting as it takes (max_queue)")
 
     def _died(self) -> Unavailable:
@@ -250,8 +260,10 @@ def _connect_through_folder(sock: socket.SocketType, path: str) -> None:
         os.close(descriptor)
 
 
-def _limit(sock: socket.SocketType, deadline: float) -> None:
-    sock.settimeout(None if deadline == math.inf else max(_LEAST, deadline - time.monotonic()))
+def _frame_now(sock: socket.SocketType, talk: Talk, turn: Turn | None, deadline: float) -> Arrived:
+    if turn is not None:
+        return turn.frame_now(sock, talk.incoming, deadline)
+    return blocking.frame(sock, talk.incoming, deadline)
 
 
 def _late(sock: socket.SocketType) -> PreforkError:

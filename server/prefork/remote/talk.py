@@ -95,6 +95,10 @@ class Talk:
     def again(self) -> None:
         """Begin once more, on another connection."""
         self.tries += 1
+        self.afresh()
+
+    def afresh(self) -> None:
+        """As `again`, by our own will."""
         self.incoming = Incoming(self._most)
 
     def send(self, sock: socket.SocketType) -> None:
