@@ -2,7 +2,7 @@
 
 What it does on loading is said by the model's `parameters`, and by `behaviour.json` in the version's folder, which goes over them:
 writes (a folder, for the charge under the number of its place), fail (a message), exit (a status), hang (for ever), print (a text), spawn (a child in a session of its own), deaf (it heeds no order),
-waits_for (a file that has to appear first).
+waits_for (a file that has to appear first), short_lived (it leaves as soon as it is ready).
 
 A client says one line, and gets one: `pid`, `version`, `env NAME`, `hold FILE` (until the file is there), `die SIGNAL`,
 `stuck` (never answers and says so).
@@ -151,6 +151,8 @@ say("loading")
 load(TOLD)
 spec = {"name": CHARGE["config"]["name"], "version": CHARGE.get("version", "1")}
 say("ready", card={"spec": spec, "described": spec, "loaded": 0.5}, memory=1)
+if TOLD.get("short_lived"):
+    os._exit(9)
 SOCKETS = [socket.socket(fileno=number) for number in CHARGE["listeners"]]
 serve(SOCKETS, ORDERS)
 sys.stdout.flush()

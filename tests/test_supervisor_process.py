@@ -126,6 +126,26 @@ def test_a_replacement_that_cannot_load_takes_the_name_away_until_one_can(tmp_pa
         assert not (running.run / "models/m/wanted").exists()
 
 
+def test_a_model_that_dies_as_soon_as_it_is_ready_fails_until_one_lives(tmp_path):
+    """After three such deaths the next process has to live for a moment first, so that nobody waits for one that will not."""
+    folder = tmp_path / "version"
+    folder.mkdir()
+    told = msgspec.structs.replace(single(), folder=str(folder))
+    with supervisor(tmp_path, told) as running:
+        running.settle()
+        (folder / "behaviour.json").write_text('{"short_lived": true}')
+        assert running.say("die SIGKILL") == ""
+        wait_until(lambda: running.state() == "UNAVAILABLE", "the failure")
+        assert re.search(
+            r"could not be replaced: its process \(pid \d+\) left with status 9 as soon as it was ready: loaded",
+            running.index()["m", "1"]["reason"],
+        )
+        assert running.link() is None
+        (folder / "behaviour.json").unlink()
+        wait_until(lambda: running.state() == "READY", "the model to come back")
+        assert running.say("pid").isdecimal()
+
+
 @pytest.mark.parametrize(
     ("parameters", "reason", "trace"),
     [

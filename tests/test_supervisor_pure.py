@@ -111,6 +111,29 @@ def test_a_process_that_never_was_ready_is_not_well():
     assert restarts.died() == 0.1
 
 
+def test_three_deaths_as_soon_as_it_is_ready_put_the_next_process_on_trial():
+    """A fifth of a second is as soon; one that lived longer, or was well after its trial, begins the count anew."""
+    clock = Clock()
+    restarts = Restarts(clock)
+    trials = []
+    for seconds in (0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.0, 0.0):
+        restarts.well()
+        clock.now += seconds
+        restarts.died()
+        trials.append(restarts.trial)
+    assert trials == [0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.0, 0.0]
+
+
+def test_what_fails_its_trial_stays_on_trial():
+    """It was not ready in between."""
+    restarts = Restarts(Clock())
+    for _ in range(3):
+        restarts.well()
+        restarts.died()
+    restarts.died()
+    assert restarts.trial == 0.2
+
+
 # --- words --------------------------------------------------------------------------------------------------------
 
 

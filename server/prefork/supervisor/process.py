@@ -129,6 +129,13 @@ class InstanceProcess:
         self.tell("stacks")
         raise LoadFailed(f"loading has taken more than {seconds:g} s")
 
+    async def tried(self, seconds: float) -> None:
+        """See whether it lives for so long now that it is ready. Raises LoadFailed where it does not."""
+        if await self._ends_within(seconds):
+            raise LoadFailed(
+                f"its process (pid {self.pid}) {self.ended.result().words} as soon as it was ready{self._last_line()}"
+            )
+
     def tell(self, what: str) -> None:
         """Have it `serve`, `drain`, `close` or write its `stacks`; one that is gone does not hear it."""
         self._talk.say(msgspec.json.encode({"do": what}))

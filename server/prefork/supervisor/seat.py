@@ -76,6 +76,7 @@ class Seat:
         self._all.append(process)
         try:
             card = await process.loaded(self._load_timeout)
+            await process.tried(self.restarts.trial)
         except LoadFailed as error:
             await process.end(_HANGING)
             raise LoadFailed(str(error), error.trace or process.tail) from None
