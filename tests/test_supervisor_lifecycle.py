@@ -355,6 +355,21 @@ def test_polling_follows_the_files(tmp_path, models):
 # --- supervisors that die -----------------------------------------------------------------------------------------
 
 
+def test_a_repository_that_is_away_takes_no_model_along(tmp_path, models):
+    """What is loaded stays loaded, the index answers, and what has changed meanwhile is seen once it is back."""
+    with supervisor(tmp_path, repositories=(str(models),), control="poll", poll_seconds=0.05) as running:
+        running.settle()
+        before = running.pids()
+        models.rename(tmp_path / "away")
+        wait_until(lambda: "models cannot be read: No such file" in running.log, "the outage to be seen")
+        put(tmp_path / "away", "late", 1)
+        assert (running.state(), running.say("pid")) == ("READY", str(before[0]))
+        (tmp_path / "away").rename(models)
+        wait_until(lambda: running.state("late") == "READY", "the new model")
+        assert running.pids() == before
+        assert "models is back" in running.log
+
+
 def test_a_supervisor_that_is_killed_takes_its_instances_along_and_the_next_one_goes_on(tmp_path, models):
     """What was loaded through the API is loaded again, with its override; what was unloaded is not; no stray is left."""
     pids = tmp_path / "pids"

@@ -16,6 +16,7 @@ from prefork.errors import NotFound, RepositoryError
 from prefork.repository import fingerprint, folder
 from prefork.repository.folder import Found, Known
 from prefork.repository.overrides import Override
+from prefork.repository.root import Root
 from prefork.settings.setting import segment
 
 LONGEST_NAME = 200
@@ -35,11 +36,10 @@ class Repository:
 
     def __init__(self, paths: Iterable[str | Path], known: Known | None = None, config_name: str = "") -> None:
         self.paths = tuple(dict.fromkeys(Path(path).absolute() for path in paths))
+        self._roots = tuple(Root(path) for path in self.paths)
         self._known = known
         self._config_name = config_name
         self._kept: dict[str, _Kept] = {}
-        for path in self.paths:
-            _listed(path)
 
     def names(self) -> list[str]:
         """Every name that has a folder, or a kept override, in order; whether it can be served is another matter."""
@@ -79,8 +79,12 @@ class Repository:
 
     def stamps(self) -> Mapping[str, str]:
         """For every name that has a folder a stamp of all of its files; equal as long as nothing has changed. For `Settled`."""
-        folders = self._folders().items()
-        return {name: fingerprint.text(*(fingerprint.folder(path) for path in paths)) for name, paths in folders}
+        return {name: self.stamp(name) for name in self._folders()}
+
+    def stamp(self, name: str) -> str:
+        """That of one name; empty where there is no folder of it. Those of before where a repository is away."""
+        stamps = [found for root in self._roots if (found := root.stamp(name))]
+        return fingerprint.text(*stamps) if stamps else ""
 
     def _tried(self, name: str) -> Found | RepositoryError:
         try:
@@ -117,18 +121,10 @@ class Repository:
 
     def _folders(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        for path in self.paths:
-            for name in _listed(path):
-                if not fingerprint.is_ignored(name) and (path / name).is_dir():
-                    found.setdefault(name, []).append(path / name)
+        for root in self._roots:
+            for name in root.names():
+                found.setdefault(name, []).append(root.path / name)
         return found
-
-
-def _listed(path: Path) -> list[str]:
-    try:
-        return [each.name for each in path.iterdir()]
-    except OSError as error:
-        raise RepositoryError(f"repository {path}: {error.strerror}") from None
 
 
 def _check_name(name: str) -> None:
