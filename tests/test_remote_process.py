@@ -16,7 +16,7 @@ from instance_process import InstanceProcess
 from prefork.errors import ModelFailed, Unavailable
 from prefork.frames.codec import decode_error, encode_request
 from prefork.frames.layout import PREFIX
-from prefork.payload import Kind, Payload
+from prefork.payload import Kind, Payload, TensorSpec
 from prefork.remote.talk import was_read
 from prefork.repository.config import Batching, Warmup
 from running import wait_until
@@ -154,6 +154,38 @@ def test_warmup_from_a_file(tmp_path, where):
     warmup = (Warmup(file="warm.json", count=3),)
     with InstanceProcess("the_model:M", str(version), more={"directory": str(tmp_path)}, warmup=warmup) as process:
         assert ask(process.serve().instance(), text("x")) == {"n": 4}
+
+
+DECLARED = (
+    TensorSpec("FP32", (-1, 3), "A"),
+    TensorSpec("BF16", (2,), "B"),
+    TensorSpec("BYTES", (1,), "C", optional=True),
+)
+
+
+def test_warmup_of_what_the_config_declares():
+    """Without inputs and file the request is zeros in the names, datatypes and shapes that the config declares, one row of open axes."""
+    with InstanceProcess("remote_models:Described", warmup=(Warmup(count=2),), inputs=DECLARED) as process:
+        request = Payload(Kind.TENSORS, {"A": np.zeros(1, "?"), "B": np.zeros(0, "?")})
+        seen = ask(process.serve().instance(), request)["seen"]
+    assert list(seen) == [b"float32 1,3", b"float32 2"] * 2 + [b"bool 1", b"bool 0"]
+
+
+def test_warmup_that_what_the_config_declares_does_not_pass():
+    """A model that cannot take what its config declares is not ready, and the reason is its own."""
+    inputs = (TensorSpec("FP32", (4,), "A"), TensorSpec("FP32", (4,), "B"))
+    with InstanceProcess("remote_models:Described", warmup=(Warmup(),), inputs=inputs) as process:
+        assert "four are too many" in process.hear("ready", "failed")["message"]
+
+
+def test_warmup_prefers_the_classes_own_example_that_fits():
+    """A class that knows of a request with the declared inputs is asked that one."""
+    inputs = (TensorSpec("INT64", (-1,), "A"),)
+    with InstanceProcess("remote_models:WithExample", warmup=(Warmup(),), inputs=inputs) as process:
+        assert ask(process.serve().instance(), text("seen"))["seen"] == [[7, 8]]
+    others = (TensorSpec("INT64", (-1, 2), "A"),)
+    with InstanceProcess("remote_models:WithExample", warmup=(Warmup(),), inputs=others) as process:
+        assert ask(process.serve().instance(), text("seen"))["seen"] == [[0, 0]]
 
 
 def test_warmup_with_narrow_floats():

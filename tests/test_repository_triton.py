@@ -67,8 +67,11 @@ READ: list[Case] = [
     ('parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/opt/env" } }', {"python": "/opt/env"}),
     ("model_transaction_policy { decoupled: true }", {"decoupled": True}),
     ("optimization { input_pinned_memory { enable: true } } # no counterpart", {}),
-    ("""model_warmup { batch_size: 2 count: 3 inputs { key: "A" value { data_type: TYPE_INT32 dims: 2 zero_data: true } } }""",
-     {"warmup": (Warmup(({"name": "A", "shape": [2, 2], "datatype": "INT32", "data": [0, 0, 0, 0]},), count=3),)}),
+    ("""max_batch_size: 2 model_warmup { batch_size: 2 count: 3 inputs { key: "A" value { data_type: TYPE_INT32 dims: 2 zero_data: true } } }""",
+     {"max_rows": 2,
+      "warmup": (Warmup(({"name": "A", "shape": [2, 2], "datatype": "INT32", "data": [0, 0, 0, 0]},), count=3),)}),
+    ("""model_warmup { batch_size: 1 inputs { key: "A" value { data_type: TYPE_INT32 dims: 2 zero_data: true } } }""",
+     {"warmup": (Warmup(({"name": "A", "shape": [2], "datatype": "INT32", "data": [0, 0]},)),)}),
 ]  # fmt: skip
 
 NOTES = [
@@ -117,6 +120,10 @@ REFUSED = [
     ),
     ('output { name: "B" data_type: TYPE_FP32 dims: 1 label_filename: "no.txt" }', "output.B.label_filename: no.txt cannot be read"),
     ("model_warmup { }", "model_warmup.1: inputs are needed"),
+    (
+        'model_warmup { batch_size: 2 inputs { key: "A" value { data_type: TYPE_INT32 dims: 2 zero_data: true } } }',
+        "model_warmup.1: batch_size: 1 to 1 is needed",
+    ),
     ('model_warmup { inputs { key: "A" value { dims: 1 zero_data: true } } }', "model_warmup.1.inputs.A: data_type"),
     ('model_warmup { inputs { key: "A" value { data_type: TYPE_FP32 dims: 1 } } }', "one of zero_data, random_data"),
     ('model_warmup { inputs { key: "A" value { data_type: TYPE_FP32 dims: -1 zero_data: true } } }', "dims: sizes of at least 0"),
@@ -165,6 +172,7 @@ def test_files_that_a_config_names(tmp_path: Path):
         b"".join(struct.pack("<I", len(t)) + t for t in (b"one", b"", "\u00e9".encode()))
     )
     text = """
+        max_batch_size: 4
         output { name: "B" data_type: TYPE_FP32 dims: 2 label_filename: "labels.txt" }
         parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }
         model_warmup { batch_size: 2

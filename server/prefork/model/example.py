@@ -3,7 +3,7 @@
 example = np.array([[5.1, 3.5, 1.4, 0.2]])           an attribute, or a method without arguments that returns it
 example = {"sepal": [5.1], "petal": [1.4]}           inputs by name, for the named style; else a JSON value
 
-Without one, a tensor of zeros for each input that the signature or `init_metadata()` declares with its datatype and shape.
+Without one, a tensor of zeros for each input that the config, the signature or `init_metadata()` declares with its datatype and shape.
 """
 
 from __future__ import annotations
@@ -15,26 +15,37 @@ import numpy as np
 
 from prefork.model.hooks import found as hook_of
 from prefork.model.model import Model
-from prefork.model.sample import given, payload
+from prefork.model.sample import given, payload, sample
 from prefork.payload import DATATYPES, Kind, Payload, TensorSpec
 
 Array = np.ndarray[Any, Any]
 
 _METHODS = ("predict", "transform_input", "transform_output")
 """What can be tried with an array alone, the first that the class has."""
+_DTYPES = {**DATATYPES, "BF16": np.dtype("<f4")}
+"""BF16 travels as FP32."""
 
 
-def example(model: Model) -> tuple[Payload, str] | None:
+def example(model: Model, declared: Sequence[TensorSpec] | None = None) -> tuple[Payload, str] | None:
     """The request, and where it comes from as the log says it; None where nothing is declared.
 
-    What the user's `example()` or `init_metadata()` raises propagates.
+    declared: the inputs that the model's config says, if it does: what does not fit to them is no example. What the user's `example()` or `init_metadata()` raises propagates.
     """
     method = next((name for name in _METHODS if hook_of(model.user_object, name) is not None), "")
-    request = _request(model) if method else None
+    request = (_of_config(model, declared or ()) or _request(model)) if method else None
     if request is None:
         return None
     request[0].method = method
     return request
+
+
+def _of_config(model: Model, declared: Sequence[TensorSpec]) -> tuple[Payload, str] | None:
+    """Zeros for what the config says; None where that is not enough, and where the class's own example has all of it."""
+    tensors = zeros(declared)
+    said = given(model.user_object) if tensors else None
+    if not tensors or (said is not None and sample(payload(said, named=True), tuple(declared)) is not None):
+        return None
+    return Payload(Kind.TENSORS, tensors), "zeros for what its config says"
 
 
 def _request(model: Model) -> tuple[Payload, str] | None:
@@ -49,18 +60,18 @@ def _request(model: Model) -> tuple[Payload, str] | None:
 
 
 def zeros(specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """A tensor for each input that needs one; none at all where one of them does not say what it is."""
-    needed = [spec for spec in specs if not spec.optional]
-    if any(spec.datatype not in DATATYPES or spec.shape is None for spec in needed):
+    """A tensor for each input that needs one, or for all where none does; nothing where one of them does not say what it is."""
+    needed = [spec for spec in specs if not spec.optional] or specs
+    if any(spec.datatype not in _DTYPES or spec.shape is None for spec in needed):
         return {}
     return {spec.name: _zero(spec) for spec in needed}
 
 
 def _zero(spec: TensorSpec) -> Array:
-    shape = tuple(max(1, size) for size in spec.shape or ())
+    shape = tuple(1 if size < 0 else size for size in spec.shape or ())
     if spec.datatype == "BYTES":
         return np.full(shape, b"", dtype=object)
-    return np.zeros(shape, DATATYPES[spec.datatype])
+    return np.zeros(shape, _DTYPES[spec.datatype])
 
 
 def _one(tensors: dict[str, Array]) -> Payload:

@@ -38,9 +38,11 @@ def _payload(warmup: Warmup, charge: Charge, model: Model, spec: ModelSpec) -> P
         return _of_inputs([dict(each) for each in warmup.inputs], spec)
     if warmup.file:
         return _of_inputs(_file(charge, warmup.file), spec)
-    found = example(model)
+    found = example(model, charge.config.inputs)
     if found is None:
-        raise ModelLoadError("warmup: the model declares no inputs to make a request from; give `inputs` or a `file`")
+        raise ModelLoadError(
+            "warmup: the model declares no inputs, with datatype and shape, to make a request from; give `inputs` or a `file`"
+        )
     return found[0]
 
 

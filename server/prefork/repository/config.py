@@ -98,7 +98,7 @@ class Warmup(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: Annotated[
         tuple[dict[str, Any], ...],
         About(
-            "The `inputs` of V2's JSON; none generates them from the model's signature.",
+            "The `inputs` of V2's JSON; none makes them of zeros, of the declared `inputs`, else of the model's signature.",
             read=_examples,
         ),
     ] = ()
@@ -297,7 +297,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     warmup: Annotated[
         tuple[Warmup, ...],
         About(
-            "Requests that have to pass before the model is ready; their keys are below. `true` makes one from the signature, "
+            "Requests that have to pass before the model is ready; their keys are below. `true` makes one of zeros of the declared `inputs`, else of the model's signature; "
             "a text is a file.",
             read=_warmup,
         ),

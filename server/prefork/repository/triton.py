@@ -115,7 +115,7 @@ def _ours(said: triton.TritonConfig, notes: list[str], folder: Path | None) -> R
         max_rows=rows,
         batching=_batching(said),
         versions=_policy(said.version_policy),
-        warmup=triton_warmup.read(said.model_warmup, folder),
+        warmup=triton_warmup.read(said.model_warmup, rows, folder),
         platform=said.platform or "python",
     )
     return Read(config, tuple(notes))

@@ -23,9 +23,9 @@ LIMIT = 1 << 22
 """The most elements of one input; they travel as JSON."""
 
 
-def read(said: Sequence[ModelWarmup], folder: Path | None) -> tuple[Warmup, ...]:
-    """The requests. folder: the model's. Raises ValueError that names the field."""
-    return tuple(_request(each, f"model_warmup.{number}", folder) for number, each in enumerate(said, 1))
+def read(said: Sequence[ModelWarmup], rows: int, folder: Path | None) -> tuple[Warmup, ...]:
+    """The requests. rows: `max_batch_size`; folder: the model's. Raises ValueError that names the field."""
+    return tuple(_request(each, f"model_warmup.{number}", rows, folder) for number, each in enumerate(said, 1))
 
 
 def written(warmup: Sequence[Warmup]) -> list[ModelWarmup]:
@@ -42,10 +42,13 @@ def _inputs_out(warmup: Warmup) -> dict[str, WarmupInput]:
     }
 
 
-def _request(said: ModelWarmup, path: str, folder: Path | None) -> Warmup:
+def _request(said: ModelWarmup, path: str, rows: int, folder: Path | None) -> Warmup:
     if not said.inputs:
         raise ValueError(f"{path}: inputs are needed")
-    batch = [said.batch_size] if said.batch_size else []
+    size = said.batch_size or 1
+    if not 1 <= size <= max(1, rows):
+        raise ValueError(f"{path}: batch_size: 1 to {max(1, rows)} is needed, which max_batch_size allows")
+    batch = [size] if rows else []  # without max_batch_size the dims are all there is
     inputs = [_input(name, each, f"{path}.inputs.{name}", batch, folder) for name, each in said.inputs.items()]
     return Warmup(inputs=tuple(inputs), count=max(1, said.count))
 
