@@ -123,11 +123,13 @@ def test_control_needs_the_operator(tmp_path, models):
 def test_the_start_set_is_what_is_named(tmp_path, models):
     """`--load-model` is loaded before the port opens; `*` is all; a name that there is not is said."""
     with (
-        repository_server(tmp_path, "--control", "explicit", "--load-model", "two") as server,
+        repository_server(tmp_path, "--control", "explicit", "--load-model", "two,tow") as server,
         server.client() as client,
     ):
         assert number(ask(client, "two")) == 2
-        assert index(client) == {"one/": "", "two/1": "READY"}
+        assert index(client) == {"one/": "", "tow/": "UNAVAILABLE", "two/1": "READY"}
+        assert ask(client, "tow").status_code == 404
+        assert "model 'tow' is not loaded: there is no model 'tow'" in server.log
 
 
 def test_a_config_is_chosen_by_its_name(tmp_path, models):

@@ -83,11 +83,10 @@ class Callers:
 
 
 def test_explicit_control_begins_with_what_it_is_told_and_nothing_else(tmp_path, models):
-    """A name that was never loaded is in the index alone; a name that there is not fails the start, and says so."""
+    """A name that was never loaded is in the index alone."""
     put(models, "other", 1)
-    with explicit(tmp_path, models, "m", "nobody") as running:
-        assert running.ask("wait_settled")["failures"] == {"nobody": f"there is no model 'nobody' in {models}"}
-        assert running.ask("index")["models"] == [
+    with explicit(tmp_path, models, "m") as running:
+        assert running.settle().ask("index")["models"] == [
             {"name": "m", "version": "1", "state": "READY"},
             {"name": "other"},
         ]
@@ -96,11 +95,28 @@ def test_explicit_control_begins_with_what_it_is_told_and_nothing_else(tmp_path,
         assert running.state("other") == "READY"
 
 
+def test_a_name_of_the_start_that_there_is_not_is_seen(tmp_path, models):
+    """It is in the log and in the index with its reason, until it is there and loads, or is unloaded; the others load."""
+    missing = f"there is no model 'typo' in {models}"
+    with explicit(tmp_path, models, "m", "typo", "../x") as running:
+        failures = running.ask("wait_settled")["failures"]
+        assert (sorted(failures), failures["typo"]) == (["../x", "typo"], missing)
+        assert f"model 'typo' is not loaded: {missing}" in running.log
+        assert running.index()["typo", ""] == {"name": "typo", "state": "UNAVAILABLE", "reason": missing}
+        assert running.state() == "READY"
+        assert running.ask("unload", name="../x")["ok"]
+        put(models, "typo", 1)
+        assert running.ask("load", name="typo") == {"ok": True}
+        assert running.ask("status")["failures"] == {}
+        assert sorted(running.index()) == [("m", "1"), ("typo", "1")]
+        assert sorted(each.name for each in (running.run / "models").iterdir()) == ["m", "typo"]
+
+
 def test_a_star_loads_everything(tmp_path, models):
-    """Under explicit control."""
+    """Under explicit control; a name beside it that there is not is seen as well."""
     put(models, "other", 1)
-    with explicit(tmp_path, models, "*") as running:
-        running.settle()
+    with explicit(tmp_path, models, "*", "typo") as running:
+        assert list(running.ask("wait_settled")["failures"]) == ["typo"]
         assert (running.state("m"), running.state("other")) == ("READY", "READY")
 
 

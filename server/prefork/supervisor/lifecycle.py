@@ -39,10 +39,13 @@ class Lifecycle:
         self._turns = asyncio.Semaphore(max(1, self._orders.load_threads))
         self._desired = Desired(run.path)
         self._users: dict[str, int] = {}
+        self._named: set[str] = set()
+        """Names that the operator gave for the start and nobody has unloaded: they are in the index, also where they are no model's."""
 
     async def begin(self, *, again: bool = False) -> None:
         """Load what is to be loaded at the start; `again` where an earlier supervisor has died: then what it had loaded."""
         wanted = self._wanted(again=again)
+        self._named = set(wanted)
         self._desired.begin()
         await asyncio.gather(*(self._begin(name, parameters) for name, parameters in wanted.items()))
         self.settled.set()
@@ -60,6 +63,7 @@ class Lifecycle:
                         override.release()
                 if parameters or offer.found is None or offer.found.override is None:
                     self._desired.put(name, parameters or {})
+                self.failures.pop(name, None)
 
     async def unload(self, name: str) -> Unloaded:
         """Unload a model; returns once its processes are reaped. A name that is not known is unloaded as it is."""
@@ -70,6 +74,8 @@ class Lifecycle:
                 unloaded = await shelf.unload()
                 self.source.forget(name)
                 self._desired.drop(name)
+                self._named.discard(name)
+                self.failures.pop(name, None)
         return unloaded
 
     async def renew(self, name: str) -> None:
@@ -149,8 +155,9 @@ class Lifecycle:
         if self._orders.control != "explicit":
             return {name: {} for name in self.source.names()}
         singles = [each.config.name for each in self._orders.singles]
-        named = self.source.names() if _ALL in self._orders.load_model else self._orders.load_model
-        return {name: {} for name in (*singles, *named)}
+        everything = self.source.names() if _ALL in self._orders.load_model else ()
+        named = [each for each in self._orders.load_model if each != _ALL]
+        return {name: {} for name in (*singles, *everything, *named)}
 
     @contextmanager
     def _shelf(self, name: str) -> Iterator[Shelf]:
@@ -171,6 +178,6 @@ class Lifecycle:
 
     def _is_there(self, name: str) -> bool:
         try:
-            return name in self.source.names()
+            return name in self._named or name in self.source.names()
         except PreforkError:
             return True

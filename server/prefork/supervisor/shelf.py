@@ -223,6 +223,8 @@ class Shelf:
             self._show()
 
     def _show(self) -> None:
+        if not self.entries:
+            return  # nothing to show, and the name may be none that a folder can have
         ready = {number: each.serving.stem for number, each in self.entries.items() if each.is_ready and each.serving}
         known = [number for number in self.entries if number not in ready]
         wanted = not ready and any(each.serving or each.loading for each in self.entries.values())
