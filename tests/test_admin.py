@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
-from prefork import admin
-from prefork.errors import Forbidden, SettingError, Unauthorized
-from prefork.http import Request
-from prefork.settings import Settings, load
+from prefork.errors import SettingError
+from prefork.settings import load
 from prefork.testing import Client
+from running import SOURCE, serving, wait_until
 
 PATH = "/v2/workers/recycle"
 TOKEN = "s3cr3t, and a blank"
+SECONDS = re.compile(r" seconds=\d+\.\d{3}")
 
 
 class Model:
@@ -23,20 +27,17 @@ class Model:
 
 @pytest.fixture
 def lines():
-    """What is logged for operators; the logger of a server does not hand its lines on."""
+    """The audit log; the logger of a server does not hand its lines on."""
     found = []
 
     class Handler(logging.Handler):
         def emit(self, record):
             found.append(record.getMessage())
 
-    handler, log = Handler(), logging.getLogger("prefork.admin")
-    before = log.level
+    handler, log = Handler(), logging.getLogger("prefork.audit")
     log.addHandler(handler)
-    log.setLevel(logging.INFO)
     yield found
     log.removeHandler(handler)
-    log.setLevel(before)
 
 
 def bearer(token, scheme="Bearer"):
@@ -50,7 +51,7 @@ def test_without_a_token_nobody_may(front, lines):
             answer = client.post(PATH, headers=headers)
             assert answer.status_code == 403
             assert "PREFORK_ADMIN_TOKEN" in answer.json()["error"]
-    assert lines == []
+    assert [SECONDS.sub("", line)[:45] for line in lines] == ["client=127.0.0.1 action=recycle status=403 re"] * 3
 
 
 @pytest.mark.parametrize(
@@ -74,35 +75,57 @@ def test_with_a_wrong_token_nobody_may(front, lines, headers):
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
         assert TOKEN not in answer.text
-    assert lines == []
+    assert [SECONDS.sub("", line)[:45] for line in lines] == ["client=127.0.0.1 action=recycle status=401 re"]
+    assert TOKEN not in lines[0]
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
 def test_with_the_token_an_operator_may(front, lines, scheme):
-    """The request goes through, and is one line in the log. Here there is nobody to replace anybody: 503."""
+    """The request goes through, and is one line in the audit log. Here there is nobody to replace anybody: 503."""
     with Client(Model, front, admin_token=TOKEN) as client:
         answer = client.post(PATH, headers=bearer(TOKEN, scheme))
         assert answer.status_code == 503
         assert "serves by itself" in answer.json()["error"]
-    assert lines == [f"operator: POST '{PATH}'"]
+    (line,) = lines
+    assert SECONDS.sub("", line).startswith('client=127.0.0.1 action=recycle status=503 reason="')
+    assert "serves by itself" in line
 
 
-def test_any_letters_and_no_blanks_around_them(lines):
-    """A token may have letters of any alphabet; blanks around it do not count, and blanks alone are none."""
-    request = Request("POST", PATH, b"", {b"authorization": "Bearer  schlüssel ".encode()}, ())
-    admin.check(request, Settings(admin_token=" schlüssel\n"))
-    assert len(lines) == 1
-    with pytest.raises(Unauthorized):
-        admin.check(request, Settings(admin_token="schlussel"))
-    with pytest.raises(Forbidden):
-        admin.check(request, Settings(admin_token=" \n"))
+@pytest.mark.parametrize("token", ["schlüssel", "voilà", "鍵🔑"])
+def test_a_token_of_any_alphabet(token):
+    """A token travels as UTF-8, and may have any letters; blanks around it in the header do not count."""
+    with Client(Model, admin_token=token) as client:
+        for said, status in ((token, 503), (f"  {token} ", 503), (token[:-1], 401)):
+            assert client.post(PATH, headers={"Authorization": b"Bearer " + said.encode()}).status_code == status
 
 
-def test_no_path_can_forge_a_line(lines):
-    """A path with an end of line in it is one line in the log all the same."""
-    request = Request("POST", "/v2/repository/models/a\nb/load", b"", {b"authorization": b"Bearer a"}, ())
-    admin.check(request, Settings(admin_token="a"))
-    assert "\n" not in lines[0]
+@pytest.mark.parametrize("worker_class", ["asgi", "sync", "gthread"])
+def test_a_token_of_any_alphabet_from_a_shell(tmp_path, worker_class):
+    """`prefork workers` and the server agree on such a token, whatever the worker."""
+    source = "class Model:\n    def predict(self, X, names=None): return X\n"
+    variables = {"PREFORK_ADMIN_TOKEN": "voilà 🔑"}
+    with serving(tmp_path, source, "--workers", "1", "--worker-class", worker_class, env=variables) as server:
+        command = [sys.executable, "-m", "prefork", "workers", "recycle", "--url", server.url]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), **variables}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_audit_log_does_not_follow_the_log_level(tmp_path):
+    """Who asked, for what, what came of it and why: one line each, also where nothing else is logged."""
+    source = "class Model:\n    def predict(self, X, names=None): return X\n"
+    flags = ("--workers", "1", "--log-level", "critical")
+    with serving(tmp_path, source, *flags, env={"PREFORK_ADMIN_TOKEN": TOKEN}) as server, server.client() as client:
+        client.post(PATH, headers={"x-forwarded-for": "10.1.2.3"})
+        client.post("/v2/repository/models/m%0an/load", headers=bearer(TOKEN))
+        client.post("/v2/repository/models/m/unload", headers=bearer(TOKEN))
+        client.post(PATH, headers=bearer(TOKEN))
+        wait_until(lambda: server.log.count("client=") == 4, "the lines")
+        said = [SECONDS.sub("", line[line.index("client=") :]) for line in server.log.splitlines() if "client=" in line]
+    assert re.fullmatch(r'client=127.0.0.1 action=recycle status=401 reason=".*" forwarded="10.1.2.3"', said[0])
+    assert said[1].startswith(r'client=127.0.0.1 action=load model="m\nn" status=503 reason="explicit model load')
+    assert said[2].startswith('client=127.0.0.1 action=unload model="m" status=503 reason="explicit model load')
+    assert said[3] == 'client=127.0.0.1 action=recycle status=202 reason=""'
 
 
 def test_a_get_changes_nothing(front):
@@ -122,9 +145,9 @@ def test_refusals_are_counted_by_their_kind(front):
 
 
 def test_the_token_is_read_from_a_file(tmp_path):
-    """`admin_token_file` holds it, blanks around it aside."""
+    """`admin_token_file` holds it, blanks around it and the byte order mark of some editors aside."""
     path = tmp_path / "token"
-    path.write_text(f"\n  {TOKEN}\n")
+    path.write_text(f"\ufeff\n  {TOKEN} \r\n\n")
     variables = {"PREFORK_ADMIN_TOKEN_FILE": str(path)}
     assert load({}, variables, tmp_path).admin_token == TOKEN
     assert load({"admin_token_file": str(path)}, {"PREFORK_ADMIN_TOKEN": "other"}, tmp_path).admin_token == TOKEN
@@ -133,13 +156,38 @@ def test_the_token_is_read_from_a_file(tmp_path):
     assert load({}, {}, tmp_path).admin_token == TOKEN
 
 
-@pytest.mark.parametrize("text", [None, "", " \n"])
-def test_a_file_without_a_token_is_refused(tmp_path, text):
-    """A file that is missing or empty ends the start with one line: an operator who gave one means to be let in."""
+WRONG = {
+    "": "there is nothing in it",
+    " \n": "there is nothing in it",
+    "\ufeff\n": "there is nothing in it",
+    "abc\ndef\n": "it has several lines",
+    "abc\r\n\r\ndef": "it has several lines",
+    "abc\tdef": "it has control characters",
+}
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfeo\0", *map(str.encode, WRONG)])
+def test_a_file_without_a_token_is_refused(tmp_path, content):
+    """A file that is missing, empty, no UTF-8 or more than a token ends the start with one line, which repeats nothing of it."""
     path = tmp_path / "token"
-    if text is not None:
-        path.write_text(text)
+    if content is not None:
+        path.write_bytes(content)
+    said = {None: "cannot be read", b"\xff\xfeo\0": "it is not UTF-8"} | {each.encode(): WRONG[each] for each in WRONG}
     with pytest.raises(SettingError) as refused:
         load({"admin_token_file": str(path)}, {}, tmp_path)
-    assert str(refused.value).startswith(f"admin_token_file: {path}: ")
+    assert str(refused.value).startswith(f"admin_token_file: {path}: {said[content]}")
     assert "\n" not in str(refused.value)
+    assert "abc" not in str(refused.value).removeprefix(f"admin_token_file: {path}")
+
+
+@pytest.mark.parametrize("text", [each for each in WRONG if each] + ["\udcff"])
+def test_a_variable_without_a_token_is_refused(tmp_path, text):
+    """So does a variable; an empty one is as good as none, and what was said is in no log."""
+    with pytest.raises(SettingError) as refused:
+        load({}, {"PREFORK_ADMIN_TOKEN": text}, tmp_path)
+    assert str(refused.value) == f"PREFORK_ADMIN_TOKEN: {WRONG.get(text, 'it is not UTF-8')}" + {
+        "it has several lines": ", and a token is one",
+        "it has control characters": ", which no header can carry",
+    }.get(WRONG.get(text), "")
+    assert load({}, {"PREFORK_ADMIN_TOKEN": ""}, tmp_path).admin_token == ""
+    assert load({}, {"PREFORK_ADMIN_TOKEN": f" {TOKEN}\n"}, tmp_path).admin_token == TOKEN

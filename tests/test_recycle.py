@@ -130,7 +130,7 @@ def test_an_operator_has_all_workers_replaced(tmp_path, worker_class):
         wait_until(lambda: len(pids(client)) == 2 and not pids(client) & old, "new workers")
         wait_until(lambda: not children(server.process.pid) & old, "the end of the old ones")
         assert reasons(client) == {"operator": 2}
-        assert server.log.count("operator: POST '/v2/workers/recycle'") == 1
+        assert server.log.count("client=127.0.0.1 action=recycle status=202") == 1
         assert server.log.count("leaves: operator") == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -117,7 +118,16 @@ def test_control_needs_the_operator(tmp_path, models):
         assert client.post("/v2/repository/models/one/unload", headers=wrong).status_code == 401
         assert index(client) == {"one/": "", "two/": ""}
         assert load(client, "one").status_code == 200
-        assert "operator: POST '/v2/repository/models/one/load'" in server.log
+        assert load(client, "nobody").status_code == 404
+        assert unload(client, "one").status_code == 200
+        said = re.findall(r'client=127.0.0.1 action=(\w+) model="(\w+)" status=(\d+)', server.log)
+    assert said == [
+        ("load", "one", "401"),
+        ("unload", "one", "401"),
+        ("load", "one", "200"),
+        ("load", "nobody", "404"),
+        ("unload", "one", "200"),
+    ]
 
 
 def test_the_start_set_is_what_is_named(tmp_path, models):

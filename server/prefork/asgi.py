@@ -62,6 +62,7 @@ class AsgiFront:
         """Serve one connection's worth of ASGI: a request, or the lifespan."""
         if scope["type"] == "http":
             request = Request(scope["method"], scope["path"], scope["query_string"], dict(scope["headers"]), ())
+            request.peer = scope.get("client")
             await self.serve(request, Messages(receive, send, scope.get(CLIENT)))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)

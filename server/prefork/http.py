@@ -30,7 +30,7 @@ class Request:
     whoever answers in time, whatever the model does, of an earlier deadline; None where nobody can. cancelled: whether the client
     has gone, or got its answer already. was_begun: of one that was given up, whether the model had it by then.
     times: of `perf_counter`, when it began and when each of metrics.STAGES was over. failure: the kind of the error that it met.
-    status: the answer's; 0 while there is none.
+    status: the answer's; 0 while there is none. peer: the other end's address as the socket tells it, a pair or more, or a text.
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class Request:
         "method",
         "params",
         "path",
+        "peer",
         "query",
         "route",
         "status",
@@ -67,12 +68,19 @@ class Request:
         self.times = [time.perf_counter()]
         self.failure = ""
         self.status = 0
+        self.peer: Any = None
         self.arrived = 0.0
         self.deadline = math.inf
         self.lower: Callable[[float], None] | None = None
         self.cancelled: Callable[[], bool] = _never
         self.was_begun = True
         self._body: bytes | None = chunks[0] if len(chunks) == 1 else None
+
+    @property
+    def client(self) -> str:
+        """Who asks: the address, without the port; `unix` over a socket that has none."""
+        host = self.peer[0] if isinstance(self.peer, tuple | list) and self.peer else self.peer
+        return host if isinstance(host, str) and host and not host.startswith("/") else "unix"
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the answer any more."""

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from prefork.settings.secret import secret
+
 _GLANCE = 0.2
 """Seconds between two looks at who is still there."""
 
@@ -28,7 +30,7 @@ class Server:
 
     def __init__(self, url: str, token: str = "") -> None:
         self.url = url if "://" in url else f"http://{url}"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Authorization": b"Bearer " + _bytes(token)} if token else {}
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, patience: float | None = _PATIENCE
@@ -55,6 +57,14 @@ class Server:
         if not isinstance(body, dict) or "models" not in body:
             raise click.ClickException(f"{self.url}/ready answers {status}, and not as Prefork does")
         return body
+
+
+def _bytes(token: str) -> bytes:
+    """As the server reads its own; http.client alone would take nothing but latin-1."""
+    try:
+        return secret(token).encode()
+    except ValueError as error:
+        raise click.ClickException(f"the token: {error}") from None
 
 
 def _pids(readiness: Mapping[str, Any]) -> set[int]:

@@ -132,6 +132,7 @@ def _request(environ: dict[str, Any]) -> Request:
         (),
     )
     asked.environ = environ
+    asked.peer = environ.get("REMOTE_ADDR")
     return asked
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from prefork import admin
+from prefork.audit import audited
 from prefork.control import Freed, not_explicit
 from prefork.endpoints.inference import served
 from prefork.endpoints.site import Site
@@ -43,6 +44,7 @@ def repository_index(site: Site, request: Request) -> Response:
     return Response(json.encode(msgspec.to_builtins(found)))
 
 
+@audited("load")
 def load_model(site: Site, request: Request) -> Response:
     """Load a model, or what has changed of it; what served before goes on when that fails."""
     _check_operator(site, request)
@@ -56,6 +58,7 @@ def load_model(site: Site, request: Request) -> Response:
     return Response(b"{}")
 
 
+@audited("unload")
 def unload_model(site: Site, request: Request) -> Response:
     """Unload a model; the answer comes when its processes are gone, and says what memory came back."""
     _check_operator(site, request)

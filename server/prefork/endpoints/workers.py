@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from prefork import admin
+from prefork.audit import audited
 from prefork.endpoints.site import Site
 from prefork.errors import Unavailable
 from prefork.http import Request, Response
@@ -17,6 +18,7 @@ class Recycled(msgspec.Struct):
     replaced: list[int]
 
 
+@audited("recycle")
 def recycle(site: Site, request: Request) -> Response:
     """Have every worker replaced, a replacement first. Needs the operator's token; answers at once."""
     admin.check(request, site.settings)

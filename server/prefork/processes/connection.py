@@ -98,13 +98,16 @@ class Connection(ASGIProtocol):
         # gunicorn runs each request in a task of its own, for applications that go on working after their answer.
         if self._front is None:
             return self._handle_http_request(request, sockname, peername)
-        return self._exchange(request, self._front)
+        return self._exchange(request, peername, self._front)
 
-    async def _exchange(self, request: Any, front: Callable[[Request, Exchange], Awaitable[None]]) -> bool:
+    async def _exchange(
+        self, request: Any, peername: Any, front: Callable[[Request, Exchange], Awaitable[None]]
+    ) -> bool:
         """What gunicorn does with ASGI's messages, without them; returns whether the connection is kept."""
         self._is_begun = self._is_whole = False
         query = request.query.encode("latin-1") if request.query else b""
         asked = Request(request.method, request.path, query, dict(request.headers_bytes), ())
+        asked.peer = peername
         try:
             await front(asked, self)
         except asyncio.CancelledError:  # the client has gone

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefork.errors import SettingError
-from prefork.settings import address, cpus
+from prefork.settings import address, cpus, secret
 from prefork.settings.parameters import assignment, read
 from prefork.settings.setting import About, Given
 from prefork.settings.sources import Layer, rank
@@ -43,13 +42,7 @@ def _secret(values: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, Any
     name = values.get("admin_token_file")
     if not name or rank("admin_token", layers) < rank("admin_token_file", layers):
         return {}
-    try:
-        token = Path(name).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"admin_token_file: {name}: cannot be read: {error}") from None
-    if not token:
-        raise SettingError(f"admin_token_file: {name}: there is nothing in it")
-    return {"admin_token": token}
+    return {"admin_token": secret.from_file(name)}
 
 
 def _address(

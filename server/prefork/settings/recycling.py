@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from prefork.settings.hosting import Hosting
+from prefork.settings.secret import secret
 from prefork.settings.setting import About, size, whole
 
 
@@ -67,15 +68,17 @@ class Recycling(Hosting, frozen=True, kw_only=True):
         str,
         About(
             "The operator's secret, without which nobody may have workers replaced or models loaded over HTTP: "
-            "`Authorization: Bearer TOKEN`. Where there is none, nobody may.",
+            "`Authorization: Bearer TOKEN`, in UTF-8. Where there is none, nobody may.",
             "",
             "PREFORK_ADMIN_TOKEN",
+            read=secret,
+            is_secret=True,
         ),
     ] = ""
     admin_token_file: Annotated[
         str,
         About(
-            "A file that holds that secret; blanks around it do not count.",
+            "A file that holds that secret, in one line; blanks around it and a byte order mark do not count.",
             "--admin-token-file",
             "PREFORK_ADMIN_TOKEN_FILE",
         ),

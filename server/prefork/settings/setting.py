@@ -31,6 +31,7 @@ class About(msgspec.Struct, frozen=True):
 
     text: one paragraph for a person; flags, env: the names, separated by spaces, the first that is set wins;
     default: what the table says where the default is worked out at start; read: its reader, where the type does not say it.
+    is_secret: no error repeats what was said.
     """
 
     text: str
@@ -38,6 +39,7 @@ class About(msgspec.Struct, frozen=True):
     env: str = ""
     default: str = ""
     read: Reader | None = None
+    is_secret: bool = False
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -54,12 +56,12 @@ class Given(msgspec.Struct, frozen=True):
         try:
             return about.read(self.raw) if about.read else self.raw
         except ValueError as error:
-            raise SettingError(f"{self._said()}: {error}") from None
+            raise SettingError(f"{self._said(about)}: {error}") from None
 
-    def _said(self) -> str:
+    def _said(self, about: About) -> str:
         """A short scalar is repeated; a structure is not, it may hold what does not belong in a log."""
         value = str(self.raw)
-        if isinstance(self.raw, str | int | float) and re.fullmatch(r"[^\[{\n].{0,60}", value):
+        if not about.is_secret and isinstance(self.raw, str | int | float) and re.fullmatch(r"[^\[{\n].{0,60}", value):
             return self.source + value
         return self.source.rstrip(" =:")
 
