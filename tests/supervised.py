@@ -132,13 +132,15 @@ def lives(pid):
     return found is not None and found.state != "Z"
 
 
-def start(run: Path, *singles, program=("-P", str(STAND_IN)), parent=None, **orders):
-    """A supervisor that is a child of this process, whose parent this one is unless it says otherwise."""
+def start(run: Path, *singles, program=("-P", str(STAND_IN)), parent=None, first="", **orders):
+    """A supervisor that is a child of this process, whose parent this one is unless it says otherwise. first: code that it runs before."""
     run.mkdir(mode=0o700, exist_ok=True)
     told = Orders(run_dir=str(run), parent=os.getpid() if parent is None else parent, singles=singles, **orders)
     mine, its = os.pipe()
     log = run.with_name(f"{run.name}.log")
-    command = [sys.executable, "-m", "prefork.supervisor", str(mine), *program]
+    code = f"{first}\nimport sys\nfrom prefork.supervisor.main import main\nsys.exit(main(sys.argv[1:]))"
+    module = ("-c", code) if first else ("-m", "prefork.supervisor")
+    command = [sys.executable, *module, str(mine), *program]
     env = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with log.open("ab") as out, os.fdopen(its, "wb") as orders_out:
         process = subprocess.Popen(command, pass_fds=[mine], stdout=out, stderr=out, env=env)

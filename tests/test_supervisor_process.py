@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -20,8 +19,8 @@ import prefork
 from prefork.payload import ModelSpec
 from prefork.remote.charge import Card, Charge
 from prefork.repository.config import Batching
-from running import SOURCE, wait_until
-from supervised import heard, lives, processes_of, single, start, supervisor
+from running import wait_until
+from supervised import heard, lives, single, start, supervisor
 
 
 @pytest.fixture
@@ -375,30 +374,6 @@ def test_term_lets_requests_finish_within_the_graceful_timeout(tmp_path, file):
             file.touch()
             assert busy.makefile().readline().startswith("held by")
         assert running.stop() == 0
-
-
-ARBITER = """
-import os, sys, time
-sys.path[:0] = {paths!r}
-from pathlib import Path
-from supervised import start, single
-running = start(Path({run!r}), single(parameters={{"spawn": "session", "pids": {pids!r}}}))
-print(running.process.pid, flush=True)
-time.sleep(600)
-"""
-
-
-def test_everything_goes_when_the_arbiter_is_killed(tmp_path, file):
-    """At once, daemons of a model too, and the run directory is left empty."""
-    source = ARBITER.format(paths=[str(Path(__file__).parent), str(SOURCE)], run=str(tmp_path / "run"), pids=str(file))
-    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE) as arbiter:
-        pid = int(arbiter.stdout.readline())
-        wait_until((tmp_path / "run/models/m/latest").is_symlink, "the model")
-        assert len(processes_of(tmp_path / "run")) == 2
-        arbiter.kill()
-    wait_until(lambda: not lives(pid), "the supervisor to go")
-    assert processes_of(tmp_path / "run") == []
-    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_two_supervisors_do_not_share_a_run_directory(tmp_path):

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from prefork.errors import PreforkError, StartupError
-from prefork.supervisor import kernel, orders
+from prefork.supervisor import kernel, orders, parent
+from prefork.supervisor.roster import Roster
 from prefork.supervisor.supervisor import Supervisor
 
 _FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(message)s"
@@ -24,12 +25,13 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     told = orders.read(int(arguments[0]))
     _log_as(told.log_level)
-    if told.parent and not kernel.die_with(told.parent, signal.SIGTERM):
+    roster = Roster(told.run_dir)
+    if told.parent and not parent.watch(told.parent, roster.kill_all):
         return 0
     kernel.adopt_orphans()
     program = tuple(arguments[1:]) or ("-P", "-m", "prefork.remote")
     try:
-        asyncio.run(_serve(told, program))
+        asyncio.run(_serve(told, roster, program))
     except StartupError as error:
         sys.stderr.write(f"prefork: {error}\n")
         return error.exit_code
@@ -39,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _serve(told: orders.Orders, program: tuple[str, ...]) -> None:
-    await Supervisor(told, program).serve()
+async def _serve(told: orders.Orders, roster: Roster, program: tuple[str, ...]) -> None:
+    await Supervisor(told, roster, program).serve()
 
 
 def _log_as(level: str) -> None:

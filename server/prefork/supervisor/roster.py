@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
+from collections.abc import Container
 from pathlib import Path
 
 from prefork.supervisor import kernel
@@ -46,12 +48,7 @@ class Roster:
     async def end_leftovers(self) -> int:
         """Kill every process that an earlier supervisor of the run directory has left, with its group; how many there were."""
         groups = {int(each.name) for each in self._folder.glob("*") if self._is_ours(each)}
-        here = os.getpid()
-        left = [
-            pid
-            for pid, found in kernel.processes()
-            if pid != here and (found.session in groups or kernel.variable(pid, MARK).startswith(self.mark))
-        ]
+        left = _running(groups, self.mark)
         for pid in left:
             kernel.kill(pid, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
@@ -62,6 +59,14 @@ class Roster:
             each.unlink()
         return len(left)
 
+    def kill_all(self) -> None:
+        """Kill every process that this one has started, and do not wait for any; from any thread."""
+        until = time.monotonic() + _PATIENCE
+        # One that is killed may have started another since it was looked at.
+        while (left := _running(set(self._pids), f"{self.mark}{os.getpid()}.")) and time.monotonic() < until:
+            for pid in left:
+                kernel.kill(pid, signal.SIGKILL)
+
     def _is_ours(self, record: Path) -> bool:
         """Whether the session that the record names still is what it was, if there is anything of it."""
         boot, _, start = record.read_text().partition("\n")[0].partition(" ")
@@ -70,3 +75,15 @@ class Roster:
         found = kernel.fields(int(record.name))
         # An id is not given out again while a session has its name: without its first process, whoever is in it is a descendant.
         return found is None or str(found.start) == start
+
+
+def _running(groups: Container[int], mark: str) -> list[int]:
+    """The processes of some sessions, and those whose mark begins so; but this one."""
+    here = os.getpid()
+    return [
+        pid
+        for pid, found in kernel.processes()
+        if pid != here
+        and found.state != "Z"
+        and (found.session in groups or kernel.variable(pid, MARK).startswith(mark))
+    ]

@@ -30,13 +30,13 @@ _SOON = 2.0
 
 
 class Supervisor:
-    """One supervisor. program: see `Means`."""
+    """One supervisor. roster: of its run directory, and empty. program: see `Means`."""
 
-    def __init__(self, orders: Orders, program: tuple[str, ...] = ("-P", "-m", "prefork.remote")) -> None:
+    def __init__(self, orders: Orders, roster: Roster, program: tuple[str, ...]) -> None:
         self._orders = orders
         self._run = RunDirectory(orders.run_dir)
-        self._roster = Roster(orders.run_dir)
-        self._lifecycle = Lifecycle(Means(orders, self._roster, program=program), self._run, _source(orders))
+        self._roster = roster
+        self._lifecycle = Lifecycle(Means(orders, roster, program=program), self._run, _source(orders))
         self._control = Control(Path(orders.run_dir, "supervisor.sock"), self._lifecycle)
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
