@@ -10,7 +10,7 @@ from prefork.endpoints.site import Call, Site, forward
 from prefork.errors import BadRequest
 from prefork.http import Request, Response
 from prefork.payload import Kind, ModelSpec, Payload
-from prefork.protocols import generate, sse, timeouts, v2
+from prefork.protocols import generate, priorities, sse, timeouts, v2
 
 
 def served(site: Site, request: Request) -> Served:
@@ -65,7 +65,8 @@ def _check_rows(payload: Payload, spec: ModelSpec) -> None:
 
 
 def _timeout(found: Served, payload: Payload) -> float | None:
-    """Seconds that the request gives itself, where the model's queue lets it say so. Raises BadRequest."""
+    """Seconds that the request gives itself, where the model's queue lets it say so. Raises BadRequest, for a wrong priority too."""
+    priorities.check(payload.parameters, found.spec)
     seconds = timeouts.seconds(payload.parameters, found.spec)
     batching = found.config.batching
     if seconds is None or batching is None:
