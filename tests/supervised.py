@@ -86,7 +86,7 @@ class Supervised:
         return str(path.readlink()) if path.is_symlink() else None
 
     def known(self, name="m"):
-        return (self.run / "models" / name / "known").read_text().split()
+        return [each.partition(" ")[0] for each in (self.run / "models" / name / "known").read_text().splitlines()]
 
     def connect(self, name="m", version="", level=""):
         """A connection to a model, as a worker makes one."""

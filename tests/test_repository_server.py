@@ -110,6 +110,44 @@ def test_under_explicit_control_models_come_and_go(tmp_path, models):
         assert load(client, "nobody").status_code in (400, 404)
 
 
+def test_a_model_that_has_never_loaded_is_404_and_its_version_503_with_the_reason(tmp_path):
+    """On every path of every protocol, as long as it is so; it is no model that is about to come, and has no Retry-After."""
+    models = tmp_path / "models"
+    add(
+        models,
+        "bad",
+        "class Model:\n    def load(self):\n        raise RuntimeError('no\\nweights')\n    predict = print\n",
+    )
+    v2, v1, seldon = {"inputs": []}, {"instances": [[1.0]]}, {"data": {"ndarray": [[1.0]]}}
+    with (
+        repository_server(tmp_path, "--control", "explicit", "--load-model", "bad") as server,
+        server.client() as client,
+    ):
+        for method, path, body in (
+            ("POST", "/v2/models/bad{}/infer", v2),
+            ("GET", "/v2/models/bad{}/ready", None),
+            ("GET", "/v2/models/bad{}", None),
+            ("GET", "/v2/models/bad{}/config", None),
+            ("POST", "/v1/models/bad{}:predict", v1),
+            ("GET", "/v1/models/bad{}", None),
+            ("POST", "/api/v1.0/predictions", seldon),
+            ("POST", "/invocations", v1),
+        ):
+            answer = client.request(method, path.format(""), json=body)
+            assert answer.status_code == 404, (path, answer.text)
+            assert "'bad' has no available versions: version 1: RuntimeError: no weights" in answer.text
+            if "{}" in path:
+                answer = client.request(method, path.format("/versions/1"), json=body)
+                assert answer.status_code == 503, (path, answer.text)
+                assert "'bad' version 1 is not at ready state: RuntimeError: no weights" in answer.text
+                assert "retry-after" not in answer.headers
+        assert client.get("/v2/models/bad/versions/2").status_code == 404
+        assert unload(client, "bad").status_code == 200
+        for path, status in (("bad", 404), ("bad/versions/1", 503)):
+            answer = ask(client, path)
+            assert (answer.status_code, "weights" in answer.text) == (status, False)
+
+
 def test_control_needs_the_operator(tmp_path, models):
     """Load and unload without the token, or with a wrong one, are 401; the index is everybody's; what was done is logged."""
     with repository_server(tmp_path, "--control", "explicit") as server, server.client() as client:

@@ -118,6 +118,7 @@ def test_a_replacement_that_cannot_load_takes_the_name_away_until_one_can(tmp_pa
         wait_until(lambda: running.state() == "UNAVAILABLE", "the failure")
         assert "could not be replaced: no disk" in running.index()["m", "1"]["reason"]
         assert (running.link(), running.known()) == (None, ["1"])
+        assert "could not be replaced: no disk" in (running.run / "models/m/known").read_text()
         assert (running.run / "models/m/wanted").exists()
         (folder / "behaviour.json").unlink()
         wait_until(lambda: running.state() == "READY", "the model to come back")

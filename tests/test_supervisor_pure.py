@@ -343,19 +343,19 @@ def test_an_interpreter_is_a_file_a_virtual_environment_or_a_command(tmp_path):
 
 
 def seen(folder):
-    """What a worker sees: links with their targets, the versions that are known, whether one is wanted."""
+    """What a worker sees: links with their targets, the versions that are known and why each is not ready, whether one is wanted."""
     links = {each.name: str(each.readlink()) for each in folder.iterdir() if each.is_symlink()}
-    return links, (folder / "known").read_text().split(), (folder / "wanted").exists()
+    return links, (folder / "known").read_text().splitlines(), (folder / "wanted").exists()
 
 
 def test_the_latest_version_is_the_highest_that_is_ready(tmp_path):
     """Links show the versions that are ready; the others that are known are listed."""
     run = RunDirectory(tmp_path)
-    run.show("m", {"9": "9.1", "10": "10.2"}, ["11"])
+    run.show("m", {"9": "9.1", "10": "10.2"}, {"11": ""})
     assert seen(tmp_path / "models/m") == ({"v9": "9.1", "v10": "10.2", "latest": "10.2"}, ["11"], False)
-    run.show("m", {"9": "9.3"}, ["10", "11"])
+    run.show("m", {"9": "9.3"}, {"10": "", "11": ""})
     assert seen(tmp_path / "models/m") == ({"v9": "9.3", "latest": "9.3"}, ["10", "11"], False)
-    run.show("m", {}, ["10", "11", "9"], is_wanted=True)
+    run.show("m", {}, {"10": "", "11": "", "9": ""}, is_wanted=True)
     assert seen(tmp_path / "models/m") == ({}, ["9", "10", "11"], True)
 
 
@@ -365,14 +365,14 @@ def test_generations_have_numbers_that_nobody_had_before_in_this_directory(tmp_p
 
 
 def test_a_supervisor_that_takes_over_keeps_the_names(tmp_path):
-    """Versions that were ready are known and wanted until they are loaded again; sockets and cards go."""
+    """Versions that were ready are known and wanted until they are loaded again; sockets and cards go, reasons stay."""
     run = RunDirectory(tmp_path)
-    run.show("m", {"1": "1.1"}, ["2"])
+    run.show("m", {"1": "1.1"}, {"2": "no\n\tluck"})
     (tmp_path / "models/m/1.1.json").touch()
-    run.show("old", {}, ["1"])
+    run.show("old", {}, {"1": ""})
     run.next_generation()
     run.clear(all_of_it=False)
-    assert seen(tmp_path / "models/m") == ({}, ["1", "2"], True)
+    assert seen(tmp_path / "models/m") == ({}, ["1", "2 no luck"], True)
     assert seen(tmp_path / "models/old") == ({}, ["1"], False)
     assert sorted(each.name for each in (tmp_path / "models/m").iterdir()) == ["known", "wanted"]
     assert run.next_generation() == 2

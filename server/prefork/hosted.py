@@ -3,7 +3,7 @@
     RUN_DIR/models/<name>/<version>.<copy>.sock    where a copy is asked; `.p<level>.sock` for each level of priority
     RUN_DIR/models/<name>/<version>.<copy>.json    its card
     RUN_DIR/models/<name>/v<version>, latest       links to `<version>.<copy>`, there exactly while that is ready
-    RUN_DIR/models/<name>/known                    versions that are known and not ready, one a line
+    RUN_DIR/models/<name>/known                    versions that are known and not ready, one a line, each with why after a space
     RUN_DIR/models/<name>/wanted                   there while none is ready and one is to be
 
 A name is looked up for every request, which is one readlink; what a copy is like is read once.
@@ -54,10 +54,11 @@ class Hosted:
         if self._wanted:
             return self.find(self._wanted)
         names = self.names()
-        if len(names) != 1:
+        known = names or list({name for name, _, _ in self.states()})
+        if len(known) != 1:
             have = f"{len(names)} models are served here: {', '.join(names[:20])}" if names else "no model is loaded"
             raise NotFound(f"this path has no model in it, and {have}; ask /v2/models/NAME/infer")
-        return self.find(names[0])
+        return self.find(known[0])  # where it is not ready, this says why
 
     def names(self) -> Sequence[str]:
         """The models of which a version is ready."""
@@ -123,18 +124,28 @@ class Hosted:
         folder = Path(f"{self._root}{name}")
         if "/" in name or "\0" in name or name in {".", ".."} or not folder.is_dir():
             return unknown(name, version)
-        if version is not None and version not in _known(folder):
+        known = _known(folder)
+        if version is not None and version not in known:
             return unknown(name, version)
         if version is not None:
-            return Unavailable(f"Request for unknown model: '{name}' version {version} is not at ready state")
+            why = _because(known[version])
+            return Unavailable(f"Request for unknown model: '{name}' version {version} is not at ready state{why}")
+        why = _because("; ".join(f"version {number}: {each}" for number, each in known.items() if each))
         if (folder / "wanted").exists():
-            error = Unavailable(f"the model '{name}' is not ready at this moment")
+            error = Unavailable(f"the model '{name}' is not ready at this moment{why}")
             error.headers = (("Retry-After", "1"),)
             return error
-        return NotFound(f"Request for unknown model: '{name}' has no available versions")
+        return NotFound(f"Request for unknown model: '{name}' has no available versions{why}")
 
 
-def _known(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return (folder / "known").read_text().split()
-    return []
+def _known(folder: Path) -> dict[str, str]:
+    """Why each of these versions is not ready; empty where nothing is wrong with it."""
+    try:
+        lines = (folder / "known").read_text("utf-8").split("\n")
+    except OSError:
+        return {}
+    return {number: why for number, _, why in (each.partition(" ") for each in lines if each)}
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""

@@ -47,6 +47,11 @@ class Entry:
         return self.failure if self.state is State.FAILED else ""
 
     @property
+    def trouble(self) -> str:
+        """Why it cannot be served; empty where nothing is wrong with it."""
+        return self.reason if self.state is State.FAILED else ""
+
+    @property
     def generations(self) -> list[Generation]:
         """All copies that have processes, or are about to."""
         return [each for each in (self.serving, self.loading, *self.leaving) if each is not None]
@@ -56,8 +61,8 @@ class Entry:
         self.failure, self.trace, self.since = reason, trace, time.time()
 
     def take(self, generation: Generation) -> Generation | None:
-        """Have it serve; the copy that served before."""
-        before, self.serving = self.serving, generation
+        """Have it serve, now that it has loaded; the copy that served before."""
+        before, self.serving, self.loading = self.serving, generation, None
         self.failure = self.trace = ""
         self.since = time.time()
         return before

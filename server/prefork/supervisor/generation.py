@@ -27,7 +27,7 @@ _log = logging.getLogger("prefork.supervisor")
 
 
 class Generation:
-    """A copy that is being loaded or is loaded. changed: called with it when its state has changed by itself."""
+    """A copy that is being loaded or is loaded. changed: called with it when its state, or the reason for that, has changed by itself."""
 
     def __init__(self, version: Version, number: int, means: Means, changed: Callable[[Generation], None]) -> None:
         config = version.config
@@ -141,7 +141,7 @@ class Generation:
         """See what the places make of the generation's state."""
         if not self._keepers or self.life.state is State.DRAINING:
             return
-        before = self.life.state
+        before = (self.life.state, self.life.reason)
         reason = "; ".join(seat.reason for seat in self.seats if seat.reason)
         if any(seat.process for seat in self.seats):
             if self.life.state is State.FAILED:
@@ -152,7 +152,7 @@ class Generation:
         elif not any(seat.incoming for seat in self.seats):
             self.life.move(State.FAILED, reason)
             self._queue.close()
-        if self.life.state is not before:
+        if (self.life.state, self.life.reason) != before:
             self._changed(self)
 
 

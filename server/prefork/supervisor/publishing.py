@@ -3,7 +3,7 @@
     models/<name>/<version>.<generation>.json   the card of a copy that is ready
     models/<name>/v<version>                    a symbolic link to `<version>.<generation>`, there while the version is ready
     models/<name>/latest                        the same for the highest version that is ready
-    models/<name>/known                         the versions that are known and not ready, one a line
+    models/<name>/known                         the versions that are known and not ready, one a line, each with why after a space
     models/<name>/wanted                        there while no version is ready and one is to be: it loads, or has failed after having served
 
 A link moves by a rename. A version is never neither ready nor known in between.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,8 @@ from prefork.supervisor.source import order
 _LATEST = "latest"
 _KNOWN = "known"
 _WANTED = "wanted"
+_LONGEST = 2000
+"""Characters of a reason: workers read it for every request that they refuse."""
 _OWN = ("models", "instances", "desired", "overrides")
 _FILES = ("supervisor.sock", "generation", "owner")
 
@@ -50,7 +52,7 @@ class RunDirectory:
         """What was ready is known and wanted: those who ask for it are to come again."""
         for folder in self.path.glob("models/*/"):
             links = [each for each in folder.iterdir() if each.is_symlink() and each.name.startswith("v")]
-            known = {each.name.removeprefix("v") for each in links} | set(_lines(folder / _KNOWN))
+            known = _known(folder) | {each.name.removeprefix("v"): "" for each in links}
             self.show(folder.name, {}, known, is_wanted=bool(links) or (folder / _WANTED).exists())
             for each in folder.iterdir():
                 if each.name not in (_KNOWN, _WANTED):
@@ -86,8 +88,8 @@ class RunDirectory:
         """Remove a copy's card, once it is shown no more."""
         (self.path / "models" / name / f"{stem}.json").unlink(missing_ok=True)
 
-    def show(self, name: str, ready: Mapping[str, str], known: Collection[str], *, is_wanted: bool = False) -> None:
-        """Show these versions of a model as ready, each by its stem, and those as known and not ready."""
+    def show(self, name: str, ready: Mapping[str, str], known: Mapping[str, str], *, is_wanted: bool = False) -> None:
+        """Show these versions of a model as ready, each by its stem, and those as known and not ready, each with why."""
         folder = self.folder(name)
         for version, stem in ready.items():
             _link(folder / f"v{version}", stem)
@@ -95,7 +97,8 @@ class RunDirectory:
             _link(folder / _LATEST, ready[max(ready, key=order)])
         if is_wanted:
             (folder / _WANTED).touch()
-        write(folder / _KNOWN, "".join(f"{each}\n" for each in sorted(known, key=order)).encode())
+        lines = [f"{each} {_one_line(known[each])}".rstrip() for each in sorted(known, key=order)]
+        write(folder / _KNOWN, "".join(f"{each}\n" for each in lines).encode(errors="backslashreplace"))
         shown = {f"v{version}" for version in ready} | ({_LATEST} if ready else set())
         for each in folder.iterdir():
             if each.is_symlink() and each.name not in shown and (each.name == _LATEST or each.name.startswith("v")):
@@ -115,11 +118,16 @@ def write(path: Path, data: bytes) -> None:
     beside.replace(path)
 
 
-def _lines(path: Path) -> list[str]:
+def _one_line(reason: str) -> str:
+    return " ".join(reason.split())[:_LONGEST]
+
+
+def _known(folder: Path) -> dict[str, str]:
     try:
-        return path.read_text().split()
+        lines = (folder / _KNOWN).read_text("utf-8").split("\n")
     except FileNotFoundError:
-        return []
+        return {}
+    return {number: why for number, _, why in (each.partition(" ") for each in lines if each)}
 
 
 def _link(path: Path, target: str) -> None:

@@ -160,21 +160,26 @@ class Shelf:
             async with self._turns:
                 cards = await _all_or_none([each.load() for each in generations])
         except BaseException as error:
-            await asyncio.gather(*(each.kill() for each in generations))
-            for each in generations:
-                _let_go(each)
+            await self._put_down(generations)
             if isinstance(error, ModelLoadError | OSError):
                 raise self._failed(generations, error) from None
+            self._show()
             raise
-        finally:
-            for each in generations:
-                self.entries[each.version.number].loading = None
         for generation, card in zip(generations, cards, strict=True):
             self._run.put_card(self.name, generation.stem, card)
             before = self.entries[generation.version.number].take(generation)
             self._show()
             if before is not None:
                 self._see_off(self.entries[generation.version.number], before)
+
+    async def _put_down(self, generations: Sequence[Generation]) -> None:
+        """Leave nothing of a load that has failed or was given up."""
+        try:
+            await asyncio.gather(*(each.kill() for each in generations))
+        finally:
+            for each in generations:
+                self.entries[each.version.number].loading = None
+                _let_go(each)
 
     def _failed(self, generations: Sequence[Generation], error: Exception) -> RepositoryError:
         """Every version is held up by the one that failed."""
@@ -226,7 +231,7 @@ class Shelf:
         if not self.entries:
             return  # nothing to show, and the name may be none that a folder can have
         ready = {number: each.serving.stem for number, each in self.entries.items() if each.is_ready and each.serving}
-        known = [number for number in self.entries if number not in ready]
+        known = {number: each.trouble for number, each in self.entries.items() if number not in ready}
         wanted = not ready and any(each.serving or each.loading for each in self.entries.values())
         self._run.show(self.name, ready, known, is_wanted=wanted)
 
