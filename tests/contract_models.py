@@ -57,6 +57,10 @@ class Broken:
         raise RuntimeError("no array of this")
 
 
+class Panic(BaseException):
+    """What Rust's extensions raise of a panic."""
+
+
 class Busy(Exception):
     status_code = 503
     reason = "BUSY"
@@ -226,6 +230,15 @@ class Plain:
     def seldon(self, meta):
         raise SeldonMicroserviceException("teapot", status_code=418, reason="TEA")
 
+    def panic(self, meta):
+        raise Panic("index out of bounds")
+
+    def close(self, meta):
+        raise GeneratorExit("closed")
+
+    def give_up(self, meta):
+        raise asyncio.CancelledError("given up")
+
     def leave(self, meta):
         sys.exit(7)
 
@@ -301,6 +314,10 @@ class Asynchronous:
             return {"cancelled": self.cancelled, "waiting": self.waiting}
         if X.size and X.flat[0] == -1:
             raise ValueError("minus one")
+        if X.size and X.flat[0] == -3:
+            raise asyncio.CancelledError("given up")
+        if X.size and X.flat[0] == -4:
+            raise Panic("minus four")
         if X.size and X.flat[0] == -2:
             self.waiting += 1
             try:
@@ -318,6 +335,8 @@ class Generator:
             yield np.array([number])
         if X.flat[0] == 3:
             raise ValueError("after three")
+        if X.flat[0] == 4:
+            raise Panic("after four")
 
 
 class AsyncGenerator:
@@ -327,6 +346,8 @@ class AsyncGenerator:
             yield np.array([number])
         if X.flat[0] == 3:
             raise ValueError("after three")
+        if X.flat[0] == 4:
+            raise Panic("after four")
 
 
 class Speaker:
@@ -353,6 +374,10 @@ class Speaker:
     def fail(self, sender: Sender) -> None:
         sender.send({"n": 1})
         raise ValueError("after one")
+
+    def panic(self, sender: Sender) -> None:
+        sender.send({"n": 1})
+        raise Panic("after one, too")
 
     def unsendable(self, sender: Sender) -> None:
         try:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
 
@@ -66,8 +67,22 @@ class Worker:
     def allocate(self, argument, _meta):
         return str(np.ones(int(argument), np.uint8).size)
 
+    def leave_loop(self, _argument, _meta):
+        return self.ended_loop()
+
+    async def ended_loop(self):
+        loop = asyncio.get_running_loop()
+        loop.call_soon(sys.exit, "no more of this")
+        loop.stop()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return "back"
+
     def raise_base(self, _argument, _meta):
         raise asyncio.CancelledError
+
+    def interrupt(self, _argument, _meta):
+        raise KeyboardInterrupt
 
     def large(self, argument, _meta):
         return np.zeros(int(argument), np.uint8)
@@ -102,6 +117,17 @@ class AsyncWorker:
 
     async def released(self):
         return str(self.freed)
+
+    async def stop(self):
+        asyncio.get_running_loop().stop()
+        await self.hold()
+
+    async def leave(self):
+        self.task = asyncio.create_task(self.left())
+        await self.hold()
+
+    async def left(self):
+        raise SystemExit("no more of this")
 
     def example(self):
         return np.ones(3)

@@ -5,7 +5,7 @@ writes (a folder, for the charge under the number of its place), fail (a message
 waits_for (a file that has to appear first), short_lived (it leaves as soon as it is ready).
 
 A client says one line, and gets one: `pid`, `version`, `env NAME`, `hold FILE` (until the file is there), `die SIGNAL`,
-`stuck` (never answers and says so).
+`leave STATUS` (it prints why first), `stuck` (never answers and says so).
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ def answer(connection, orders):
         said = f"held by {os.getpid()}"
     elif word == "die":
         os.kill(os.getpid(), getattr(signal, rest))
+    elif word == "leave":
+        write("for this reason\n")
+        os._exit(int(rest))
     elif word == "stuck":
         say("stuck")
         while True:

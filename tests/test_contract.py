@@ -217,6 +217,9 @@ def test_refused(hosts, text):
         ("refuse", BadRequest, 400, "MICROSERVICE_BAD_DATA", "not like this"),
         ("busy", PreforkError, 503, "BUSY", "come back later"),
         ("seldon", PreforkError, 418, "TEA", "teapot"),
+        ("panic", ModelFailed, 500, "MICROSERVICE_INTERNAL_ERROR", "index out of bounds"),
+        ("close", ModelFailed, 500, "MICROSERVICE_INTERNAL_ERROR", "closed"),
+        ("give_up", ModelFailed, 500, "MICROSERVICE_INTERNAL_ERROR", "given up"),
         (
             "leave",
             ModelFailed,
@@ -364,6 +367,10 @@ def test_asynchronous(hosts, way):
     assert host.ask(np.array([1, 2])).value.tolist() == [2, 4]
     with pytest.raises(ModelFailed, match="minus one"):
         host.ask(np.array([-1]))
+    with pytest.raises(ModelFailed, match="given up"):
+        host.ask(np.array([-3]))
+    with pytest.raises(ModelFailed, match="minus four"):
+        host.ask(np.array([-4]))
 
 
 @pytest.mark.parametrize("where", ["worker", "loop"])
@@ -407,6 +414,8 @@ def test_generators(hosts, way, class_):
     with pytest.raises(ModelFailed, match="after three"):
         host.until(payload(np.array([3])), lambda part: seen.append(part.value.tolist()) or True)
     assert seen == [[0], [1], [2]]
+    with pytest.raises(ModelFailed, match="after four"):
+        host.answers(payload(np.array([4])))
 
 
 @pytest.mark.parametrize("class_", ["Generator", "AsyncGenerator"])
@@ -428,6 +437,7 @@ def test_parts_of_no_stream(hosts, way):
         ("two", [{"n": [0, 1]}, {"n": [2]}], ""),
         ("later", [{"n": [1]}], ""),
         ("fail", [{"n": [1]}], "after one"),
+        ("panic", [{"n": [1]}], "after one, too"),
         ("let_go", [{"n": [1]}], "the model let go of its sender without close()"),
     ],
 )

@@ -89,6 +89,30 @@ def test_sys_exit_in_the_model_ends_the_request_only(front: str, model: type):
         assert client.get("/live").status_code == 200
 
 
+class Panic(BaseException):
+    pass
+
+
+class Panics:
+    def predict(self, X, names):
+        raise Panic("index out of bounds")
+
+
+class PanicsLater:
+    async def predict(self, X, names):
+        raise Panic("index out of bounds")
+
+
+@pytest.mark.parametrize("model", [Panics, PanicsLater])
+def test_what_is_no_exception_ends_the_request_only(front: str, model: type):
+    """What Rust's extensions raise is no Exception: a 500 all the same, as often as it is asked for."""
+    with Client(model, front=front) as client:
+        for _ in range(3):
+            response = client.post("/predict", json=BODY)
+            assert response.status_code == 500
+            assert response.json()["status"]["info"] == "index out of bounds"
+
+
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_compressed_body_is_read(front: str, coding: str, pack):
     """gzip and deflate bodies are read on every protocol."""

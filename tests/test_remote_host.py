@@ -238,7 +238,7 @@ def test_memory_of_workers_that_went(worker):
 # --- what the model does ---
 
 
-@pytest.mark.parametrize("what", ["raise_base", "allocate 99999999999999"])
+@pytest.mark.parametrize("what", ["raise_base", "interrupt", "allocate 99999999999999"])
 def test_errors(worker, what):
     """Whatever the model raises, its client gets an error and the thread goes on."""
     with pytest.raises(ModelFailed):

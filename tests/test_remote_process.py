@@ -323,6 +323,25 @@ def test_death(process, how, status):
     assert process.wait() == status
 
 
+@pytest.mark.parametrize(
+    ("what", "why"), [("stop", "the model's code has stopped its event loop"), ("leave", "SystemExit: no more of this")]
+)
+def test_the_loop_ends(what, why):
+    """A process whose event loop was ended by the model's code ends with the reason, and nobody waits for it in vain."""
+    with InstanceProcess("remote_models:AsyncWorker") as process:
+        with pytest.raises(Unavailable, match="has lost the process"):
+            ask(process.serve().instance(), text(what))
+        assert process.wait() == 70
+        assert why in process.log.read_text().splitlines()[-1]
+
+
+def test_a_loop_beside_threads_goes_on(process):
+    """A coroutine of a model that has threads may stop its loop, and sys.exit() there: it ends nothing, and all are answered."""
+    instance = process.instance()
+    assert ask(instance, text("leave_loop")) == "back"
+    assert ask(instance, text("leave_loop")) == "back"
+
+
 def test_supervisor_dies(process):
     """When nobody is left to tell it anything, it ends."""
     process.hang_up()

@@ -103,6 +103,17 @@ def test_while_no_instance_is_there_the_reason_is_told_and_the_queue_stays(tmp_p
         assert running.state() == "READY"
 
 
+def test_a_process_that_could_serve_no_more_has_said_why(tmp_path):
+    """Its last line is the reason, in the index too."""
+    with supervisor(tmp_path, single()) as running:
+        running.settle()
+        (pid,) = running.pids()
+        assert running.say("leave 70") == ""
+        wait_until(lambda: running.version()["restarts"] == 1 and running.state() == "READY", "the replacement")
+        place = running.version()["generations"][0]["instances"][0]
+        assert place["last_death"] == f"instance 0 (pid {pid}) could serve no more and has ended: for this reason"
+
+
 def test_a_replacement_that_cannot_load_takes_the_name_away_until_one_can(tmp_path):
     """The queue is refused, the reason is told, and the model comes back by itself once it loads again."""
     folder = tmp_path / "version"

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any
 
 from prefork.errors import ModelFailed
-from prefork.failure import failure
+from prefork.failure import Passing, failure, is_users_async
 from prefork.model import Model
 from prefork.model.outbox import Outbox
 from prefork.model.reschedule import Reschedule
@@ -66,7 +66,9 @@ class Conversation:
         except Reschedule as again:
             retire(sender)
             return self._hand_back(again)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
+        except BaseException as error:
+            if isinstance(error, Passing):
+                raise
             self._fail(error)
         return False
 
@@ -80,8 +82,13 @@ class Conversation:
         except Reschedule as again:
             retire(sender)
             return self._hand_back(again)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-            self._fail(error)
+        except BaseException as error:
+            if isinstance(error, Passing):
+                raise
+            if is_users_async(error) or not self.outbox.is_over:
+                self._fail(error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
         return False
 
     def in_thread(self) -> Iterator[Any]:

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+
 from prefork.errors import ModelFailed, PreforkError
+
+
+class Passing(BaseException):
+    """What the server itself raises out of the user's code: nobody's failure."""
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether what comes out of the user's code is that code's own: not a close, a cancel or a signal, which are to go on their way.
+
+    Rust's extensions, for one, raise what is no Exception.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    return not isinstance(error, GeneratorExit | Passing)
+
+
+def is_users_async(error: BaseException) -> bool:
+    """As `is_users`, in a task of a running event loop."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
+    return is_users(error)
 
 
 def failure(error: BaseException) -> PreforkError:

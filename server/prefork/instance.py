@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 from prefork.conversation import Conversation, twice
 from prefork.errors import Unavailable
 from prefork.failure import failure as failure  # noqa: PLC0414 - here is where one looks for it
+from prefork.failure import is_users, is_users_async
 from prefork.model import Model
 from prefork.model.outbox import Outbox
 from prefork.model.reschedule import Reschedule
@@ -99,8 +100,10 @@ class LocalInstance:
             if self._model.sends and request.method == "predict":
                 yield from self.open(request).in_thread()
             else:
-                yield from self._model.stream(request)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
+                yield from self._begun(request)
+        except BaseException as error:
+            if not is_users(error):
+                raise
             _fail(error, request)
 
     async def infer_async(self, request: Payload) -> AsyncIterator[Payload]:
@@ -113,10 +116,18 @@ class LocalInstance:
         try:
             async for answer in answers:
                 yield answer
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, sys.exit() too
+        except BaseException as error:
+            if not is_users_async(error):
+                raise
             _fail(error, request)
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
+
+    def _begun(self, request: Payload) -> Iterator[Payload]:
+        try:
+            return self._model.stream(request)
+        except GeneratorExit as error:  # nothing can be closed yet
+            raise failure(error) from error
 
     def ready(self) -> bool:
         """Whether it was not closed yet: it is made of a model that has loaded."""

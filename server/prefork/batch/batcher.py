@@ -21,6 +21,7 @@ from prefork.batch.merge import split
 from prefork.batch.plan import decide, limit
 from prefork.batch.sweep import Sweep
 from prefork.errors import BadAnswer, PreforkError
+from prefork.failure import Passing
 from prefork.instance import Instance, gives_more
 from prefork.model.reschedule import Reschedule
 from prefork.payload import Cost, Payload
@@ -253,7 +254,9 @@ def _reported() -> Iterator[None]:
         yield
     except (PreforkError, Reschedule):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, Passing):
+            raise
         log.exception("a batch failed inside the server")
         raise PreforkError(f"{type(error).__name__}: {error}") from error
 

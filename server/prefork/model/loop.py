@@ -7,10 +7,13 @@ model runs on the same loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import suppress
 from typing import Any
+
+log = logging.getLogger("prefork")
 
 _END = object()
 _GRACE = 5.0
@@ -60,22 +63,32 @@ class Loop:
             # After a fork the thread is dead, and its loop belongs to the parent.
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="model-loop", daemon=True)
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="model-loop", daemon=True)
                 self._thread.start()
             return self._loop
 
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Until it is closed: neither a stop() nor a sys.exit() of the user's code may leave those who wait for it waiting."""
+        while True:
+            try:
+                loop.run_forever()
+            except BaseException:
+                log.exception("an event loop was left by the model's code, and goes on")
+            if self._loop is not loop:
+                return
+
 
 class _Exit:
-    """A sys.exit() of the user's code on its way back: raised in a task, it would end the loop and leave us waiting."""
+    """A sys.exit() of the user's code on its way back, or its like: raised in a task, it would end the loop and leave us waiting."""
 
-    def __init__(self, error: SystemExit) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 async def _finish(awaitable: Awaitable[Any]) -> Any:
     try:
         return await awaitable
-    except SystemExit as error:
+    except (SystemExit, KeyboardInterrupt) as error:
         return _Exit(error)
 
 

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from prefork.failure import Passing
 
-class Stopped(BaseException):
+
+class Stopped(Passing):
     """A signal to stop came while the model was under construction."""
 
     def __init__(self, number: int) -> None:

@@ -43,6 +43,7 @@ class AsyncHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_open = False
         self._is_draining = False
+        self._is_drained = False
         self._takes_rest = True
         self.busy: dict[int, Peer] = {}
         """By number, the connections that are served."""
@@ -63,9 +64,14 @@ class AsyncHost:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._hangups = Hangups(self._loop)
-        self._open()
-        self._loop.run_forever()
+        try:
+            self._hangups = Hangups(self._loop)
+            self._open()
+            self._loop.run_forever()
+        except BaseException as error:  # noqa: BLE001 - a sys.exit() in a task of the user's, for one
+            give_up(error)
+        if not self._is_drained:
+            give_up(RuntimeError("the model's code has stopped its event loop"))
         self._doors.close()
 
     def _open(self) -> None:
@@ -115,6 +121,7 @@ class AsyncHost:
         if self._takes_rest:
             self._accept()
         if not self._tasks:
+            self._is_drained = True
             self._loop.stop()
 
     async def _serve(self, peer: Peer, *, again: bool) -> None:
@@ -136,8 +143,11 @@ class AsyncHost:
         number = self._hangups.watch(peer.sock, task.cancel, again=again)
         try:
             await self._answer(peer)
-        except asyncio.CancelledError:
-            peer.close()
+        except asyncio.CancelledError as error:
+            if task.cancelling():  # its client has gone
+                peer.close()
+            else:
+                await peer.fail_async(told(failure(error), self._limits))
         except OSError:
             peer.close()
         except BaseException as error:  # the loop has to go on for the others

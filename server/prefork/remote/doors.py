@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from prefork.remote.status import GAVE_UP
 from prefork.repository.config import ModelConfig
 
 log = logging.getLogger("prefork")
@@ -191,5 +192,5 @@ class Wake:
 
 def give_up(error: BaseException) -> NoReturn:
     """The end of this process, when it can take nothing more: another one can."""
-    log.critical("connections cannot be taken any more; this process ends", exc_info=error)
-    os._exit(70)
+    log.critical("this process ends: it can serve no more", exc_info=error)
+    os._exit(GAVE_UP)

@@ -66,7 +66,7 @@ class Host:
         doors = Doors(self._listeners, self._draining.descriptor, self._limits.room)
         try:
             self._serve(doors)
-        except OSError as error:
+        except BaseException as error:  # noqa: BLE001 - a thread that has ended silently would serve nothing
             give_up(error)
         finally:
             doors.close()

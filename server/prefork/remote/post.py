@@ -11,6 +11,7 @@ from prefork.conversation import Conversation
 from prefork.errors import PreforkError
 from prefork.frames.codec import encode_answer
 from prefork.payload import Payload
+from prefork.remote.doors import give_up
 from prefork.remote.failing import told
 from prefork.remote.hangups import Hangups
 from prefork.remote.limits import Limits
@@ -51,7 +52,10 @@ class Post:
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        try:
+            loop.run_forever()
+        except BaseException as error:  # noqa: BLE001 - nobody would be answered any more
+            give_up(error)
 
     def _carry(self, peer: Peer, talk: Conversation) -> None:
         assert self._loop is not None

@@ -32,11 +32,12 @@ from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
 from prefork.remote.building import build, limit_memory
 from prefork.remote.charge import Charge
-from prefork.remote.doors import room
+from prefork.remote.doors import give_up, room
 from prefork.remote.host import Host
 from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
 from prefork.remote.signals import deaf
+from prefork.remote.status import FAILED
 
 log = logging.getLogger("prefork")
 
@@ -133,9 +134,11 @@ def main() -> None:
     control.listen()
     control.say("loading")
     instance = _built(control, charge)
-    host = _host(instance, charge)
-    status = _serve(control, host, instance, charge)
-    _leave(status)
+    try:
+        _serve(control, _host(instance, charge), instance, charge)
+    except BaseException as error:  # noqa: BLE001 - whoever is left would be half a process
+        give_up(error)
+    _leave(0)
 
 
 def _settle(charge: Charge) -> None:
@@ -152,7 +155,7 @@ def _built(control: Control, charge: Charge) -> LocalInstance:
         instance, card = build(charge)
     except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
         control.say("failed", message=_message(error, charge), traceback=_trace(error))
-        _leave(3)
+        _leave(FAILED)
     gc.collect()
     gc.freeze()  # what the model has loaded is looked through no more
     control.say("ready", card=msgspec.to_builtins(card), memory=_memory())
@@ -173,7 +176,7 @@ def _host(instance: LocalInstance, charge: Charge) -> Serving:
     return Host(instance, listeners, threads, limits)
 
 
-def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Charge) -> int:
+def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Charge) -> None:
     watch = _Watch(control, host, charge.timeout)
     is_draining = has_said = False
     while True:
@@ -188,7 +191,7 @@ def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Cha
             host.drain(whole=order.backlog)
         elif order is not None and order.do == "close":
             _end(host, instance)
-            return 0
+            return
         if is_draining and not has_said and host.is_over():
             has_said = True
             control.say("drained")

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from prefork.remote.status import GAVE_UP
+
 _NEAR = 0.8
 """The part of its memory limit from which on a process that aborts may have run out of it."""
+
+
+_LEFT = {GAVE_UP: "could serve no more and has ended"}
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -29,7 +34,9 @@ class Death(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """One phrase, for `... <words>`."""
-        how = f"left with status {self.code}" if self.code >= 0 else f"was killed by {name(-self.code)}"
+        how = _LEFT.get(self.code) or (
+            f"left with status {self.code}" if self.code >= 0 else f"was killed by {name(-self.code)}"
+        )
         if self.asked or not self._is_hunger:
             return how
         signs = [
@@ -38,6 +45,11 @@ class Death(msgspec.Struct, frozen=True):
             f"peak {size(self.peak)}",
         ]
         return f"{how}, perhaps out of memory: {', '.join(filter(None, signs))}"
+
+    @property
+    def has_said_why(self) -> bool:
+        """Whether the last line that it has printed is the reason."""
+        return self.code == GAVE_UP
 
     @property
     def _is_hunger(self) -> bool:

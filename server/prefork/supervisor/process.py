@@ -129,6 +129,12 @@ class InstanceProcess:
         self.tell("stacks")
         raise LoadFailed(f"loading has taken more than {seconds:g} s")
 
+    @property
+    def end_words(self) -> str:
+        """How it has ended, once it has, and why where it has said so."""
+        death = self.ended.result()
+        return f"{death.words}{self._last_line() if death.has_said_why else ''}"
+
     async def tried(self, seconds: float) -> None:
         """See whether it lives for so long now that it is ready. Raises LoadFailed where it does not."""
         if await self._ends_within(seconds):

@@ -148,13 +148,13 @@ class Seat:
     def _lost(self, process: InstanceProcess) -> float:
         self.process = None
         delay = self.restarts.died()
-        self.last_death = self.reason = f"instance {self.place} (pid {process.pid}) {process.ended.result().words}"
+        self.last_death = self.reason = f"instance {self.place} (pid {process.pid}) {process.end_words}"
         self.trace = process.tail
         _log.error(
             "%s: pid %d %s; the next one starts %s",
             process.label,
             process.pid,
-            process.ended.result().words,
+            process.end_words,
             _when(delay),
         )
         self._changed()
