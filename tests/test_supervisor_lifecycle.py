@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -204,6 +205,46 @@ def test_a_failing_change_leaves_what_serves_and_says_why_each_time(tmp_path, mo
         assert running.index()["m", "1"] == {"name": "m", "version": "1", "state": "READY"}
         assert running.pids() != before
         assert running.log.count("m/1: loading") == 4
+
+
+def test_a_reason_goes_with_what_it_was_the_reason_for(tmp_path, models):
+    """The index has the last load's: not that of a version which is not to be served any more, nor that of an earlier failure."""
+    good = {"name": "m", "version": "1", "state": "READY"}
+    with explicit(tmp_path, models) as running:
+        running.settle()
+        put(models, "m", 2, fail="boom")
+        assert "boom" in running.ask("load", name="m")["error"]
+        assert running.index()["m", "2"]["reason"] == "boom"
+        shutil.rmtree(models / "m/2")
+        assert running.ask("load", name="m") == {"ok": True}
+        assert running.ask("index")["models"] == [good]
+        (models / "m/model.yaml").write_text("nonsense: 1\n")
+        assert "nonsense" in running.ask("load", name="m")["error"]
+        assert "nonsense" in running.index()["m", "1"]["reason"]
+        (models / "m/model.yaml").unlink()
+        assert running.ask("load", name="m") == {"ok": True}
+        assert running.ask("index")["models"] == [good]
+        assert running.version()["trace"] == ""
+        assert running.ask("status")["models"][0]["reason"] == ""
+
+
+def test_the_reason_of_a_model_that_is_not_served_is_that_of_the_last_try(tmp_path, models):
+    """Whether it was its code or its configuration, and also after an unload; an unload leaves none of them."""
+    put(models, "m", 1, fail="boom")
+    with explicit(tmp_path, models) as running:
+        running.settle()
+        assert running.index()["m", "1"]["reason"] == "boom"
+        for unloaded in (False, True):
+            if unloaded:
+                assert running.ask("unload", name="m")["ok"]
+                assert running.index()["m", "1"]["reason"] == "unloaded"
+            (models / "m/model.yaml").write_text("nonsense: 1\n")
+            assert "nonsense" in running.ask("load", name="m")["error"]
+            assert "nonsense" in running.index()["m", "1"]["reason"]
+        (models / "m/model.yaml").unlink()
+        put(models, "m", 1)
+        assert running.ask("load", name="m") == {"ok": True}
+        assert running.index()["m", "1"] == {"name": "m", "version": "1", "state": "READY"}
 
 
 def test_one_failing_version_fails_the_load_of_all(tmp_path, models):

@@ -18,6 +18,7 @@ class Entry:
         self.leaving: list[Generation] = []
         self.failure = ""
         self.trace = ""
+        self.has_served = False
         self.since = time.time()
 
     @property
@@ -63,6 +64,11 @@ class Entry:
     def take(self, generation: Generation) -> Generation | None:
         """Have it serve, now that it has loaded; the copy that served before."""
         before, self.serving, self.loading = self.serving, generation, None
-        self.failure = self.trace = ""
+        self.has_served = True
         self.since = time.time()
+        self.forgive()
         return before
+
+    def forgive(self) -> None:
+        """What failed is not so any more, or does not matter."""
+        self.failure = self.trace = ""

@@ -81,8 +81,8 @@ class Shelf:
         if todo.fresh:
             await self._load_all(todo.fresh)
         self._retire(todo.gone)
-        for number in todo.kept:
-            self.entries[number].failure = ""
+        for entry in self.entries.values():
+            entry.forgive()
         self._prune()
         self._show()
         return offer
@@ -94,7 +94,7 @@ class Shelf:
         before, gpu_before = memory.of(sessions), memory.of_devices()
         self._retire([number for number, each in self.entries.items() if each.serving is not None])
         for entry in self.entries.values():
-            entry.failure = entry.trace = ""
+            entry.forgive()
         self.failure = ""
         self._show()
         if self._leaving:
@@ -143,8 +143,10 @@ class Shelf:
         except PreforkError as error:
             self.failure = error.message
             for entry in self.entries.values():
-                if entry.serving is not None:
+                # A version that was withdrawn has no part in it, unless there is no other whose failure it can be.
+                if entry.serving is not None or entry.failure or not self.is_serving:
                     entry.fail(error.message)
+            self._show()
             raise
         self.failure = ""
         return offer
@@ -200,7 +202,7 @@ class Shelf:
         going = [(entry, entry.serving) for entry in leaving if entry.serving is not None]
         for entry, _ in going:
             entry.serving = None
-            entry.failure = entry.trace = ""
+            entry.forgive()
             entry.since = time.time()
         self._show()
         for entry, generation in going:
@@ -236,6 +238,9 @@ class Shelf:
         self._run.show(self.name, ready, known, is_wanted=wanted)
 
     def _prune(self) -> None:
+        """After a good load. What is not served and never was has failed once, and is not to be served now."""
+        for number in [number for number, each in self.entries.items() if not each.has_served]:
+            del self.entries[number]
         gone = sorted((number for number, each in self.entries.items() if each.state is State.GONE), key=order)
         for number in gone[:-_REMEMBERED]:
             del self.entries[number]
