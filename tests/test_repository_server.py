@@ -356,6 +356,34 @@ def test_a_killed_supervisor_is_replaced_and_its_models_are_served_again(tmp_pat
         assert load(client, "one").status_code == 200
 
 
+def test_a_second_server_is_refused_the_run_directory(tmp_path, models):
+    """It is one line and status 2, before the second has bound or removed anything; the first one serves on, and starts again."""
+    with repository_server(tmp_path) as server, server.client() as client:
+        before = pid(ask(client, "one"))
+        command = [
+            sys.executable,
+            "-m",
+            "prefork",
+            "serve",
+            "--repository",
+            "models",
+            "--run-dir",
+            str(tmp_path / "run"),
+        ]
+        env = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        second = [*command, "--bind", f"127.0.0.1:{server.port}"]
+        ended = subprocess.run(second, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2
+        assert (
+            ended.stderr
+            == f"prefork: run_dir: another server uses {tmp_path / 'run'}; each needs a folder of its own\n"
+        )
+        assert pid(ask(client, "one")) == before
+        assert server.stop(signal.SIGKILL) < 0
+    with repository_server(tmp_path) as server, server.client() as client:
+        assert pid(ask(client, "one")) != before
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

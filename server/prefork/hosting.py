@@ -43,10 +43,11 @@ def check(settings: Settings) -> None:
         raise SettingError("--load-model: only --control explicit takes it; otherwise all models are loaded")
 
 
-def orders(settings: Settings, run_dir: str, parent: int) -> Orders:
-    """What the supervisor is to do. parent: the arbiter's process id."""
+def orders(settings: Settings, run_dir: str, parent: int, lock: int = -1) -> Orders:
+    """What the supervisor is to do. parent: the arbiter's process id. lock: see `Orders`."""
     return Orders(
         run_dir=run_dir,
+        lock=lock,
         parent=parent,
         repositories=tuple(str(Path(each).resolve()) for each in settings.repository),
         config_name=settings.model_config_name,

@@ -82,8 +82,9 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self._services = (self._service, self._scraped, self._models)
 
     def start(self) -> None:
-        """Bind, and build the model if it is to be built here. Raises AddressError."""
+        """Bind, and build the model if it is to be built here. Raises AddressError, and SettingError for the run directory."""
         settings = self.app.settings
+        self._models.take()
         self.log.info(
             "prefork %s: %d %s workers serve %s",
             prefork.__version__,
@@ -96,11 +97,12 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         try:
             super().start()
             self._open_metrics()
-            self._models.open()
-        except StartupError:
-            if self.pidfile is not None:
+        except BaseException as error:
+            if isinstance(error, StartupError) and self.pidfile is not None:
                 self.pidfile.unlink()
+            self._models.close()
             raise
+        self._models.keep()
         self.app.bound(self.LISTENERS)
         if settings.preload_app and not self.app.is_hosted:
             self._preload()
@@ -237,6 +239,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         self._scraped.keep()
 
     def _serve_metrics(self) -> None:
+        self.app.run_directory.let_go()
         for each in self.LISTENERS:
             each.close()
         try:

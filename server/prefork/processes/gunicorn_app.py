@@ -90,6 +90,7 @@ class Application(BaseApplication):
     def serve(self, account: Account) -> Front:
         """The loaded model behind its front; in a worker, which counts in that account."""
         self.metrics_port.close()
+        self.run_directory.let_go()
         if self.is_hosted:
             return hosting.serve(self.settings, account, self.run_directory.path)
         return self._wiring.serve(self._construct(), self.settings, account)
@@ -97,6 +98,7 @@ class Application(BaseApplication):
     def serve_custom(self) -> None:
         """Run the user's `custom_service`, in a process of its own; the model is not loaded."""
         self.metrics_port.close()
+        self.run_directory.let_go()
         hook = self._construct().custom_service
         if hook is not None:
             hook()

@@ -33,15 +33,18 @@ class Supervision:
         """Whether it runs and is not to run any more."""
         return self._process.is_ending
 
-    def open(self) -> None:
-        """Make the run directory and start. Raises SettingError."""
+    def take(self) -> None:
+        """Make the run directory, and have it for this server alone. Raises SettingError."""
         if self._app.is_hosted:
             self._app.run_directory.open()
             self._app.ledger.run_dir = self._app.run_directory.path
-            self._process.keep()
+
+    def close(self) -> None:
+        """Give the run directory up, once the supervisor has ended."""
+        self._app.run_directory.close()
 
     def keep(self) -> None:
-        """Start it again if it has died."""
+        """Start it, also again if it has died."""
         if self._app.run_directory.path:
             self._process.keep()
 
@@ -62,17 +65,15 @@ class Supervision:
         """Tell it to end its processes, and itself."""
         self._process.stop(how)
 
-    def close(self) -> None:
-        """Once it has ended."""
-        self._app.run_directory.close()
-
     def _run(self) -> None:
         """In the child, and in a session of its own, which no signal to the server's group reaches: become a program of its own, which is told its orders in memory that it inherits."""
         os.setsid()
         for each in self._listeners():
             each.close()
         self._app.metrics_port.close()
-        told = hosting.orders(self._app.settings, self._app.run_directory.path, os.getppid())
+        lock = self._app.run_directory.lock
+        os.set_inheritable(lock, True)  # noqa: FBT003 - the signature is os's
+        told = hosting.orders(self._app.settings, self._app.run_directory.path, os.getppid(), lock)
         # No pipe: it might not hold the whole of it before there is a reader.
         orders = os.memfd_create("orders", 0)
         os.write(orders, msgspec.json.encode(told) + b"\n")

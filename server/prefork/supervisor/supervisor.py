@@ -68,6 +68,9 @@ class Supervisor:
                 each.result()  # what is raised here is a fault of ours: the arbiter starts another supervisor
 
     async def _lock(self) -> int:
+        if self._orders.lock >= 0:
+            os.set_inheritable(self._orders.lock, False)  # noqa: FBT003 - the signature is os's
+            return self._orders.lock
         descriptor = os.open(self._orders.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         until = asyncio.get_running_loop().time() + _SOON
         while True:
