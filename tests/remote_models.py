@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import flask
 import numpy as np
 
 from prefork import Sender
@@ -223,4 +224,41 @@ class WithExample:
         if isinstance(X, str):
             return {"seen": self.seen}
         self.seen.append(X.ravel().tolist())
+        return X
+
+
+class Serviced:
+    """Has a service of its own, which fails once and then runs for ever; says how often it was started, and in which thread."""
+
+    started = 0
+    thread = ""
+
+    def custom_service(self):
+        self.started += 1
+        if self.started == 1:
+            raise RuntimeError("the port is taken")
+        self.thread = threading.current_thread().name
+        threading.Event().wait()
+
+    def predict(self, X, names):
+        return {"started": self.started, "thread": self.thread}
+
+
+class Ended:
+    """Its service returns."""
+
+    def custom_service(self):
+        pass
+
+    def predict(self, X, names):
+        return X
+
+
+class WithPages:
+    """Carries Flask blueprints."""
+
+    blueprint = flask.Blueprint("own", __name__)
+    model_error_handler = flask.Blueprint("errors", __name__)
+
+    def predict(self, X, names):
         return X

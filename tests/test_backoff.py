@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefork.processes.backoff import Backoff
+from prefork.backoff import Backoff
 
 
 class Clock:

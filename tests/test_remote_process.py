@@ -393,3 +393,16 @@ def test_control_line_is_broken(process):
     """What is no order ends the process: it could be told nothing more."""
     process._ours.sendall(b"nonsense\n")
     assert process.wait() == 0
+
+
+# --- what stands beside the model ---
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_flask_blueprints_are_not_served_and_that_is_said(place):
+    """The first instance's log names what of the class has no effect in a process of its own, and what to do."""
+    with InstanceProcess("remote_models:WithPages", more={"place": place}) as process:
+        process.serve()
+        said = process.log.read_text()
+    assert ("blueprint and model_error_handler have no effect here" in said) == (place == 0)
+    assert ("--host worker" in said) == (place == 0)

@@ -75,6 +75,11 @@ class LocalInstance:
         """Whether `predict` answers through a sender: `open` then spares its threads the waiting."""
         return self._model.sends
 
+    @property
+    def custom_service(self) -> Callable[[], None] | None:
+        """The object's own blocking service, if it has one."""
+        return self._model.custom_service
+
     def open(self, request: Payload, encode: Callable[[Payload], Any] | None = None) -> Conversation:
         """Begin with a request to a `predict` that has a sender; nothing runs yet.
 

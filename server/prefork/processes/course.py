@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from prefork.processes.backoff import Backoff
+from prefork.backoff import Backoff
 from prefork.processes.balance import LOADED, Slot
 
 _STEADY = 10.0

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from prefork.backoff import Backoff
 from prefork.processes import child
-from prefork.processes.backoff import Backoff
 
 
 class ServiceProcess:

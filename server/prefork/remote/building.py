@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import resource
 import sys
 import time
@@ -21,6 +22,10 @@ from prefork.remote.charge import Card, Charge
 from prefork.remote.warming import warmups
 from prefork.settings import threads_here
 
+log = logging.getLogger("prefork")
+
+_FLASK = ("blueprint", "model_error_handler")
+
 
 def limit_memory(size: int) -> None:
     """Hold this process to so many bytes of its own.
@@ -36,6 +41,8 @@ def build(charge: Charge) -> tuple[LocalInstance, Card]:
     """Import, construct, load and warm the model. Raises ModelLoadError, or whatever the user's code raises."""
     begun = time.monotonic()
     model = _construct(charge)
+    if charge.place == 0:
+        _tell_unserved(model)
     model.load()
     instance = LocalInstance(model)
     spec = _declared(model.spec, charge)
@@ -125,6 +132,23 @@ def _declared(spec: ModelSpec, charge: Charge) -> ModelSpec:
         labels=config.labels or spec.labels,
         max_rows=config.max_rows,
     )
+
+
+def _tell_unserved(model: Model) -> None:
+    """Warn of Flask blueprints, which only an HTTP worker with the object in it can serve."""
+    found = [name for name in _FLASK if _is_blueprint(getattr(model.user_object, name, None))]
+    if found:
+        log.warning(
+            "the class's %s %s no effect here: under host: process its paths and error handlers are not served; "
+            "serve the class by itself with --host worker to have them",
+            " and ".join(found),
+            "has" if len(found) == 1 else "have",
+        )
+
+
+def _is_blueprint(value: object) -> bool:
+    # Flask itself is not imported for this: who made a blueprint has done that.
+    return any(each.__module__ == "flask.blueprints" for each in type(value).__mro__)
 
 
 def _card(model: Model, spec: ModelSpec, charge: Charge, seconds: float) -> Card:

@@ -28,6 +28,7 @@ import msgspec
 from prefork.errors import ModelLoadError, StartupError, Unavailable
 from prefork.frames.arena import Mappings
 from prefork.instance import LocalInstance
+from prefork.remote import service
 from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
 from prefork.remote.building import build, limit_memory
@@ -186,6 +187,7 @@ def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Cha
             order = None
         if order is not None and order.do == "serve":
             host.start()
+            service.start(instance.custom_service, charge.place)
         elif order is not None and order.do == "drain":
             is_draining = True
             host.drain(whole=order.backlog)
