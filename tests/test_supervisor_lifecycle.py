@@ -312,28 +312,46 @@ def test_a_name_that_is_none_costs_nothing(tmp_path, models, name):
 
 
 def test_operations_on_one_name_are_done_in_their_order_and_the_last_word_wins(tmp_path, models):
-    """A load, an unload and a load that wait for each other end with the second load."""
+    """An unload that waits for a request, a load and a load of what has changed since end with the last load."""
     gate = tmp_path / "gate"
-    gate.touch()
-    put(models, "m", 1, waits_for=str(gate))
     with explicit(tmp_path, models) as running:
         running.settle()
-        gate.unlink()
-        first = running.later("load", name="m", force=True)
-        wait_until(lambda: running.log.count("[m/1 0] loaded") == 2, "the first to load")
-        unload = running.later("unload", name="m")
-        wait_until(lambda: "m: an unload is asked for" in running.log, "the unload to be taken")
-        last = running.later("load", name="m")
-        wait_until(lambda: running.log.count("m: a load is asked for") == 2, "the last load to be taken")
-        put(models, "m", 2)
-        assert not (unload.is_done)
-        assert not (last.is_done)
-        gate.touch()
-        assert first.result()["ok"]
-        assert unload.result()["ok"]
-        assert last.result()["ok"]
-        assert running.link() == "2.3"
+        with running.connect() as sock:
+            sock.sendall(f"hold {gate}\n".encode())
+            unload = running.later("unload", name="m")
+            wait_until(lambda: running.state() == "UNLOADING", "the unload to begin")
+            loads = []
+            for number in (1, 2):
+                loads.append(running.later("load", name="m"))
+                wait_until(lambda n=number: running.log.count("m: a load is asked for") == n, "a load to be taken")
+            put(models, "m", 2)
+            assert not any(each.is_done for each in (unload, *loads))
+            gate.touch()
+            assert [each.result()["ok"] for each in (unload, *loads)] == [True] * 3
+        assert running.link() == "2.2"
         wait_until(lambda: len(processes_of(running.run)) == 1, "the old ones to go")
+
+
+def test_an_unload_gives_up_the_loads_before_it(tmp_path, models):
+    """Also one that hangs, and one that waits for its turn: they are refused, and nothing of them is left; a load after it loads."""
+    gate = tmp_path / "gate"
+    with explicit(tmp_path, models) as running:
+        before = running.settle().pids()
+        put(models, "m", 1, waits_for=str(gate))
+        loads = [running.later("load", name="m")]
+        wait_until(lambda: running.log.count("[m/1 0] loaded") == 2, "the first to load")
+        loads.append(running.later("load", name="m", force=True))
+        wait_until(lambda: running.log.count("m: a load is asked for") == 2, "the second to be taken")
+        assert running.ask("unload", name="m")["ok"]
+        for each in loads:
+            assert each.result()["status"] == 400
+            assert each.result()["error"] == "load failed for model 'm': an unload of it was asked for meanwhile"
+        assert not any(lives(each) for each in before)
+        assert processes_of(running.run) == []
+        assert running.index()["m", "1"]["reason"] == "unloaded"
+        gate.touch()
+        assert running.ask("load", name="m") == {"ok": True}
+        assert running.link() == "1.3"
 
 
 def test_different_names_load_side_by_side_up_to_a_number(tmp_path, models):

@@ -1,6 +1,7 @@
 """What is loaded, unloaded and replaced, and when: at the start, by the API, or because the repository has changed.
 
-Operations on one name are done in the order in which they came, so that the last word wins; on different names side by side.
+Operations on one name are done in the order in which they came, so that the last word wins; on different names side by side. Loads
+that an unload comes after need not be waited for: they are given up.
 """
 
 from __future__ import annotations
@@ -51,25 +52,19 @@ class Lifecycle:
         self.settled.set()
 
     async def load(self, name: str, parameters: Mapping[str, Any] | None = None, *, force: bool = False) -> None:
-        """Load a model, or replace it by what it is now. parameters: see `overrides.read`. Raises PreforkError."""
+        """Load a model, or replace it by what it is now. parameters: see `overrides.read`. Raises PreforkError.
+
+        An unload that comes before it is done gives it up.
+        """
         with self._shelf(name) as shelf:
-            async with shelf.lock:
-                override = overrides.read(parameters or {}, self._run.overrides())
-                try:
-                    offer = await shelf.load(lambda: self.source.find(name, override), force=force)
-                    self.source.keep(offer)
-                finally:
-                    if override is not None:
-                        override.release()
-                if parameters or offer.found is None or offer.found.override is None:
-                    self._desired.put(name, parameters or {})
-                self.failures.pop(name, None)
+            await shelf.pending.run(self._load(shelf, parameters or {}, force=force))
 
     async def unload(self, name: str) -> Unloaded:
         """Unload a model; returns once its processes are reaped. A name that is not known is unloaded as it is."""
         if name not in self.shelves:
             return Unloaded()
         with self._shelf(name) as shelf:
+            shelf.pending.give_up()
             async with shelf.lock:
                 unloaded = await shelf.unload()
                 self.source.forget(name)
@@ -141,6 +136,19 @@ class Lifecycle:
                 await self.unload(name)
         except PreforkError as error:
             _log.error("%s", error)
+
+    async def _load(self, shelf: Shelf, parameters: Mapping[str, Any], *, force: bool) -> None:
+        async with shelf.lock:
+            override = overrides.read(parameters, self._run.overrides())
+            try:
+                offer = await shelf.load(lambda: self.source.find(shelf.name, override), force=force)
+                self.source.keep(offer)
+            finally:
+                if override is not None:
+                    override.release()
+            if parameters or offer.found is None or offer.found.override is None:
+                self._desired.put(shelf.name, parameters)
+            self.failures.pop(shelf.name, None)
 
     async def _begin(self, name: str, parameters: Mapping[str, Any]) -> None:
         try:

@@ -20,6 +20,7 @@ from prefork.supervisor.death import size
 from prefork.supervisor.entry import Entry
 from prefork.supervisor.generation import Generation
 from prefork.supervisor.means import Means
+from prefork.supervisor.pending import Pending
 from prefork.supervisor.plan import plan
 from prefork.supervisor.process import LoadFailed
 from prefork.supervisor.publishing import RunDirectory
@@ -56,6 +57,7 @@ class Shelf:
         self.failure = ""
         """Why there is no version at all."""
         self.lock = asyncio.Lock()
+        self.pending = Pending(name)
         self._means = means
         self._run = run
         self._turns = turns
