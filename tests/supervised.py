@@ -93,7 +93,11 @@ class Supervised:
         stem = (self.run / "models" / name / (f"v{version}" if version else "latest")).readlink()
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(60)
-        sock.connect(str(self.run / "models" / name / f"{stem}{level}.sock"))
+        try:
+            sock.connect(str(self.run / "models" / name / f"{stem}{level}.sock"))
+        except OSError:
+            sock.close()
+            raise
         return sock
 
     def say(self, line, name="m", version="", level=""):
@@ -168,6 +172,31 @@ def supervisor(tmp_path: Path, *singles, **orders):
     assert processes_of(run) == []
     assert list(run.iterdir()) == []
     assert "Traceback (most recent call last)" not in running.log
+
+
+_LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+lease = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def hanging(path: Path):
+    """Whoever opens the file hangs, as on a network that does not answer, until the end or the call of what this gives.
+
+    A lease does it: the kernel has who opens the file wait until its holder has agreed, for 45 seconds at most.
+    """
+    command = [sys.executable, "-c", _LEASE, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        try:
+            yield holder.kill
+        finally:
+            holder.kill()
 
 
 def processes_of(run: Path):

@@ -113,27 +113,28 @@ def test_a_folder_that_is_a_link(tmp_path: Path):
     link = tmp_path / "models/iris"
     link.symlink_to(tmp_path / "store/one")
     repository = Repository([tmp_path / "models"])
-    before, stamp = repository.find("iris"), repository.stamps()["iris"]
+    before, stamp = repository.find("iris"), repository.stamp("iris")
     link.unlink()
     link.symlink_to(tmp_path / "store/two")
     after = repository.find("iris")
     assert (before.folder.name, after.folder.name) == ("one", "two")
     assert before.versions[1].fingerprint != after.versions[1].fingerprint
-    assert repository.stamps()["iris"] != stamp
+    assert repository.stamp("iris") != stamp
 
 
 def test_stamps(tmp_path: Path):
     """A name's stamp changes with any of its files, in any of the repositories, and with no other's; running a model changes none."""
     one, two = put(tmp_path / "one", {"a/1/model.py": MODEL, "b/1/model.py": MODEL}), put(tmp_path / "two", {})
     repository = Repository([one, two])
-    before = repository.stamps()
+    before, other = repository.stamp("a"), repository.stamp("b")
     put(one, {"b/1/__pycache__/model.pyc": "x"})
-    assert repository.stamps() == before
+    assert repository.stamp("b") == other
     put(one, {"b/1/x": ""})
-    assert repository.stamps()["a"] == before["a"]
-    assert repository.stamps()["b"] != before["b"]
+    assert repository.stamp("a") == before
+    assert repository.stamp("b") != other
     put(two, {"a/1/model.py": MODEL})
-    assert repository.stamps()["a"] != before["a"]
+    assert repository.stamp("a") != before
+    assert repository.stamp("c") == ""
 
 
 def test_a_config_override(tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 
 from prefork.supervisor import kernel
 from running import wait_until
-from supervised import heard, lives, processes_of, single, start, supervisor
+from supervised import hanging, heard, lives, processes_of, single, start, supervisor
 
 CODE = "class Model:\n    def predict(self, X, names):\n        return X\n"
 
@@ -443,6 +443,38 @@ def test_a_repository_that_is_away_takes_no_model_along(tmp_path, models):
         wait_until(lambda: running.state("late") == "READY", "the new model")
         assert running.pids() == before
         assert "models is back" in running.log
+
+
+def test_a_folder_that_hangs_is_its_models_failure_and_holds_up_nobody_else(tmp_path, models):
+    """The others are loaded, the index answers, polling goes on, the server stops; and it is served once it can be read."""
+    put(models, "slow", 1, config="threads: 1")
+    with (
+        hanging(models / "slow/model.yaml") as let_go,
+        supervisor(
+            tmp_path, repositories=(str(models),), control="poll", poll_seconds=0.05, reading_timeout=0.5
+        ) as running,
+    ):
+        wait_until(lambda: running.state() == "READY", "the other model")
+        running.settle()
+        assert running.index()["slow", ""]["reason"] == (
+            "model 'slow': reading its files has taken more than 0.5 s; is a disk or a network away?"
+        )
+        put(models, "new", 1)
+        wait_until(lambda: running.state("new") == "READY", "the new model")
+        let_go()
+        put(models, "slow", 1, config="threads: 2")
+        wait_until(lambda: running.state("slow") == "READY", "the folder to be read")
+
+
+def test_a_supervisor_stops_while_a_folder_hangs(tmp_path, models):
+    """Nothing waits for the disk."""
+    put(models, "slow", 1, config="threads: 1")
+    with (
+        hanging(models / "slow/model.yaml"),
+        supervisor(tmp_path, repositories=(str(models),), control="none") as running,
+    ):
+        wait_until(lambda: running.state() == "READY", "the other model")
+        assert running.stop() == 0
 
 
 def test_a_supervisor_that_is_killed_takes_its_instances_along_and_the_next_one_goes_on(tmp_path, models):

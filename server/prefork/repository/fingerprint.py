@@ -28,7 +28,8 @@ def is_ignored(name: str) -> bool:
 def folder(path: Path, leave_out: Collection[str] = ()) -> str:
     """The stamp of all files in a folder but those whose first part is left out; of a folder that is not there, empty."""
     lines = sorted(_lines(path, "", leave_out, ()))
-    return _digest(lines) if path.is_dir() else ""
+    there = _seen(os.stat, path)
+    return _digest(lines) if there is not None and stat.S_ISDIR(there.st_mode) else ""
 
 
 def version(config: ModelConfig, *stamps: str) -> str:

@@ -6,7 +6,7 @@ model is that model's error and no other's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,12 +77,11 @@ class Repository:
         if kept is not None:
             kept.override.release()
 
-    def stamps(self) -> Mapping[str, str]:
-        """For every name that has a folder a stamp of all of its files; equal as long as nothing has changed. For `Settled`."""
-        return {name: self.stamp(name) for name in self._folders()}
-
     def stamp(self, name: str) -> str:
-        """That of one name; empty where there is no folder of it. Those of before where a repository is away."""
+        """A stamp of all files of a name; equal as long as nothing has changed, empty where there is no folder of it. For `Settled`.
+
+        That of before where a repository is away.
+        """
         stamps = [found for root in self._roots if (found := root.stamp(name))]
         return fingerprint.text(*stamps) if stamps else ""
 

@@ -45,11 +45,9 @@ class Root:
         if found == before:
             return found
         self.names()  # what looks changed may be the beginning of an outage
-        if self._trouble:
+        if self._trouble or (not found and name in self._names):
             return before
         self._stamps[name] = found
-        if not found:
-            del self._stamps[name]
         return found
 
     def _look(self) -> None:

@@ -119,7 +119,7 @@ class Control:
         return self._operations[name]
 
     async def _index(self, request: Request) -> dict[str, Any]:
-        return {"models": reports.index(self._lifecycle, only_ready=request.ready)}
+        return {"models": await reports.index(self._lifecycle, only_ready=request.ready)}
 
     async def _load(self, request: Request) -> dict[str, Any]:
         self._lifecycle.check_control()

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from prefork.errors import NotFound, PreforkError, Unavailable
+from prefork.errors import NotFound, PreforkError, RepositoryError, Unavailable
 from prefork.repository import overrides
+from prefork.repository.overrides import Override
 from prefork.repository.settled import Settled
+from prefork.supervisor import reading
 from prefork.supervisor.desired import Desired
 from prefork.supervisor.means import Means
 from prefork.supervisor.publishing import RunDirectory
+from prefork.supervisor.reading import Names
 from prefork.supervisor.shelf import Shelf, Unloaded
-from prefork.supervisor.source import Source
+from prefork.supervisor.source import Offer, Source
+from prefork.supervisor.stamps import Stamps
 
 _log = logging.getLogger("prefork.supervisor")
 _ALL = "*"
+_SOON = 2.0
+"""Seconds that who wants to know which models there are waits for a disk."""
 
 
 class Lifecycle:
@@ -42,10 +48,16 @@ class Lifecycle:
         self._users: dict[str, int] = {}
         self._named: set[str] = set()
         """Names that the operator gave for the start and nobody has unloaded: they are in the index, also where they are no model's."""
+        self._names = Names(source.names)
+        self._stamps = Stamps(source.stamp)
+
+    async def names(self) -> Sequence[str]:
+        """The models that could be loaded; those of before where the disk does not answer soon."""
+        return await self._names.get(_SOON)
 
     async def begin(self, *, again: bool = False) -> None:
         """Load what is to be loaded at the start; `again` where an earlier supervisor has died: then what it had loaded."""
-        wanted = self._wanted(again=again)
+        wanted = await self._wanted(again=again)
         self._named = set(wanted)
         self._desired.begin()
         await asyncio.gather(*(self._begin(name, parameters) for name, parameters in wanted.items()))
@@ -56,14 +68,14 @@ class Lifecycle:
 
         An unload that comes before it is done gives it up.
         """
-        with self._shelf(name) as shelf:
+        async with self._shelf(name) as shelf:
             await shelf.pending.run(self._load(shelf, parameters or {}, force=force))
 
     async def unload(self, name: str) -> Unloaded:
         """Unload a model; returns once its processes are reaped. A name that is not known is unloaded as it is."""
         if name not in self.shelves:
             return Unloaded()
-        with self._shelf(name) as shelf:
+        async with self._shelf(name) as shelf:
             shelf.pending.give_up()
             async with shelf.lock:
                 unloaded = await shelf.unload()
@@ -77,9 +89,8 @@ class Lifecycle:
         """Replace a model's instances one after the other, without a gap. Raises PreforkError."""
         if name not in self.shelves:
             raise NotFound(f"model '{name}' is not loaded")
-        with self._shelf(name) as shelf:
-            async with shelf.lock:
-                await shelf.renew()
+        async with self._shelf(name) as shelf, shelf.lock:
+            await shelf.renew()
 
     async def reload(self) -> dict[str, str]:
         """Load everything that is served anew, as it is now; the failures by name."""
@@ -97,7 +108,7 @@ class Lifecycle:
     async def follow(self) -> None:
         """Look at the repository again and again, and do what its changes ask for, until cancelled."""
         settled = Settled()
-        for name, stamp in (self._stamps() or {}).items():
+        for name, stamp in (await self._stamps.look(await self.names())).items():
             settled.accept(name, stamp)
         await self.settled.wait()
         doing: set[asyncio.Task[None]] = set()
@@ -106,25 +117,24 @@ class Lifecycle:
             await asyncio.sleep(
                 self._orders.poll_seconds if wait is None else min(wait + 0.01, self._orders.poll_seconds)
             )
-            for name, is_there in self._changes(settled):
+            for name, is_there in await self._changes(settled):
                 task = asyncio.ensure_future(self._follow(name, is_there=is_there))
                 doing.add(task)
                 task.add_done_callback(doing.discard)
 
-    def _changes(self, settled: Settled) -> list[tuple[str, bool]]:
+    async def _changes(self, settled: Settled) -> list[tuple[str, bool]]:
         """Names whose files have changed and are at rest, and whether there are any files left."""
-        stamps = self._stamps()
-        if stamps is None:
-            return []
-        names = sorted(settled.names() | set(stamps))
-        return [(name, bool(stamps.get(name))) for name in names if settled.changed(name, stamps.get(name, ""))]
+        stamps = await self._stamps.look(sorted({*settled.names(), *await self.names()}))
+        return [(name, bool(stamp)) for name, stamp in stamps.items() if settled.changed(name, stamp)]
 
-    def _stamps(self) -> Mapping[str, str] | None:
+    async def _find(self, name: str, override: Override | None) -> Offer:
+        seconds = self._orders.reading_timeout
         try:
-            return self.source.stamps()
-        except PreforkError as error:
-            _log.error("the repository cannot be looked at: %s", error)
-            return None
+            return await reading.ask(lambda: self.source.find(name, override), seconds)
+        except TimeoutError:
+            raise RepositoryError(
+                f"model '{name}': reading its files has taken more than {seconds:g} s; is a disk or a network away?"
+            ) from None
 
     async def _follow(self, name: str, *, is_there: bool) -> None:
         try:
@@ -141,7 +151,7 @@ class Lifecycle:
         async with shelf.lock:
             override = overrides.read(parameters, self._run.overrides())
             try:
-                offer = await shelf.load(lambda: self.source.find(shelf.name, override), force=force)
+                offer = await shelf.load(self._find(shelf.name, override), force=force)
                 self.source.keep(offer)
             finally:
                 if override is not None:
@@ -157,18 +167,19 @@ class Lifecycle:
             self.failures[name] = error.message
             _log.error("model '%s' is not loaded: %s", name, error.message)
 
-    def _wanted(self, *, again: bool) -> dict[str, dict[str, Any]]:
+    async def _wanted(self, *, again: bool) -> dict[str, dict[str, Any]]:
         if again and (before := self._desired.read()) is not None and self._orders.control == "explicit":
             return before
         if self._orders.control != "explicit":
-            return {name: {} for name in self.source.names()}
+            return {name: {} for name in await self._names.get(self._orders.reading_timeout)}
         singles = [each.config.name for each in self._orders.singles]
-        everything = self.source.names() if _ALL in self._orders.load_model else ()
+        is_all = _ALL in self._orders.load_model
+        everything = await self._names.get(self._orders.reading_timeout) if is_all else ()
         named = [each for each in self._orders.load_model if each != _ALL]
         return {name: {} for name in (*singles, *everything, *named)}
 
-    @contextmanager
-    def _shelf(self, name: str) -> Iterator[Shelf]:
+    @asynccontextmanager
+    async def _shelf(self, name: str) -> AsyncIterator[Shelf]:
         """The shelf of a name. One that holds nothing is thrown away with its last user, so that no name costs anything."""
         shelf = self.shelves.get(name) or Shelf(name, self._means, self._run, self._turns)
         self.shelves[name] = shelf
@@ -176,16 +187,11 @@ class Lifecycle:
         try:
             yield shelf
         finally:
+            is_there = bool(shelf.generations) or name in self._named or name in await self.names()
             self._users[name] -= 1
             if not self._users[name]:
                 del self._users[name]
-                if not shelf.generations and not self._is_there(name):
+                if not shelf.generations and not is_there:
                     del self.shelves[name]
                     if shelf.entries:
                         self._run.forget(name)
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            return name in self._named or name in self.source.names()
-        except PreforkError:
-            return True

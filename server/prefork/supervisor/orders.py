@@ -27,6 +27,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     config_name: of the file in models' `configs` that is read instead of config.pbtxt. control: who loads models. load_model:
     those to load at the start under `explicit`; "*" is all. singles: models that need no repository; they are loaded at the
     start under every control. load_threads: models that may load at the same time.
+    reading_timeout: seconds that reading a model's files may take; more is that model's error.
     timeout: seconds that a thread of an instance nobody waits for has to come back; 0 for ever. metadata, image: see `Charge`.
     said: the environment variables that the operator has set himself, so that no default of ours goes over them.
     """
@@ -39,6 +40,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     control: Literal["none", "explicit", "poll"] = "none"
     load_model: tuple[str, ...] = ()
     poll_seconds: float = 15.0
+    reading_timeout: float = 60.0
     load_threads: int = 4
     singles: tuple[Single, ...] = ()
     graceful_timeout: float = 30.0

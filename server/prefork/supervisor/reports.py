@@ -14,9 +14,9 @@ from prefork.supervisor.source import order
 from prefork.supervisor.states import State
 
 
-def index(lifecycle: Lifecycle, *, only_ready: bool = False) -> list[dict[str, str]]:
+async def index(lifecycle: Lifecycle, *, only_ready: bool = False) -> list[dict[str, str]]:
     """One row a version, `name`, `version`, `state`, `reason`, those that are empty left out; a name that was never loaded alone."""
-    names = sorted({*lifecycle.source.names(), *lifecycle.shelves})
+    names = sorted({*await lifecycle.names(), *lifecycle.shelves})
     rows = [row for name in names for row in _rows(name, lifecycle.shelves.get(name))]
     return [row for row in rows if not only_ready or row.get("state") == State.READY.in_index]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -73,9 +73,9 @@ class Shelf:
         """Whether any version is."""
         return any(each.is_ready for each in self.entries.values())
 
-    async def load(self, find: Callable[[], Offer], *, force: bool = False) -> Offer:
-        """Serve what `find` offers. Raises PreforkError; then all is served that was served before."""
-        offer = self._looked_up(find)
+    async def load(self, found: Awaitable[Offer], *, force: bool = False) -> Offer:
+        """Serve what is found. Raises PreforkError; then all is served that was served before."""
+        offer = await self._looked_up(found)
         served = {number: _fingerprint(each) for number, each in self.entries.items() if each.serving is not None}
         todo = plan(served, offer.versions, force=force)
         for note in offer.notes:
@@ -139,9 +139,9 @@ class Shelf:
             for each in generation.processes:
                 each.kill_now()
 
-    def _looked_up(self, find: Callable[[], Offer]) -> Offer:
+    async def _looked_up(self, found: Awaitable[Offer]) -> Offer:
         try:
-            offer = find()
+            offer = await found
         except PreforkError as error:
             self.failure = error.message
             for entry in self.entries.values():

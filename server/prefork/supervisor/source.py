@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -44,7 +44,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Models that can be loaded."""
+    """Models that can be loaded. `names`, `find` and `stamp` look at the disk, may take long, and may be called in any thread."""
 
     def names(self) -> Sequence[str]:
         """Those there are, also those with something wrong."""
@@ -62,8 +62,8 @@ class Source(Protocol):
         """It was unloaded: its override is forgotten."""
         ...
 
-    def stamps(self) -> Mapping[str, str]:
-        """For every name a text that is equal as long as its files are."""
+    def stamp(self, name: str) -> str:
+        """A text that is equal as long as the files of that name are; empty where there are none. For `Settled`."""
         ...
 
 
@@ -102,9 +102,9 @@ class Singles:
     def forget(self, name: str) -> None:
         """Nothing to forget."""
 
-    def stamps(self) -> Mapping[str, str]:
-        """None: they do not change by themselves."""
-        return {}
+    def stamp(self, name: str) -> str:
+        """Always the same: they do not change by themselves."""
+        return name
 
 
 class Shelves:
@@ -150,9 +150,9 @@ class Shelves:
         """Forget its override."""
         self._repository.forget(name)
 
-    def stamps(self) -> Mapping[str, str]:
-        """Those of the repository."""
-        return self._repository.stamps()
+    def stamp(self, name: str) -> str:
+        """That of the repository."""
+        return self._singles.stamp(name) if name in self._singles.names() else self._repository.stamp(name)
 
 
 def order(number: str) -> tuple[int, str]:
