@@ -15,6 +15,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import Any
 
+from prefork import forks
 from prefork.errors import ModelFailed
 from prefork.failure import Passing, failure, is_users_async
 from prefork.model import Model
@@ -63,10 +64,12 @@ class Conversation:
         sender = Sender(self.outbox)
         try:
             self._model.ask(self._request, sender)
+            forks.end()
         except Reschedule as again:
             retire(sender)
             return self._hand_back(again)
         except BaseException as error:
+            forks.end(error)
             if isinstance(error, Passing):
                 raise
             self._fail(error)
@@ -79,10 +82,12 @@ class Conversation:
         sender = Sender(self.outbox)
         try:
             await self._model.ask_async(self._request, sender)
+            forks.end()
         except Reschedule as again:
             retire(sender)
             return self._hand_back(again)
         except BaseException as error:
+            forks.end(error)
             if isinstance(error, Passing):
                 raise
             if is_users_async(error) or not self.outbox.is_over:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn, Protocol
 
+from prefork import forks
 from prefork.conversation import Conversation, twice
 from prefork.errors import Unavailable
 from prefork.failure import failure as failure  # noqa: PLC0414 - here is where one looks for it
@@ -106,7 +107,9 @@ class LocalInstance:
                 yield from self.open(request).in_thread()
             else:
                 yield from self._begun(request)
+            forks.end()
         except BaseException as error:
+            forks.end(error)
             if not is_users(error):
                 raise
             _fail(error, request)
@@ -121,7 +124,9 @@ class LocalInstance:
         try:
             async for answer in answers:
                 yield answer
+            forks.end()
         except BaseException as error:
+            forks.end(error)
             if not is_users_async(error):
                 raise
             _fail(error, request)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from prefork import forks
 from prefork.errors import BadAnswer, BadMetadata, NotImplementedHere
 from prefork.model import loader
 from prefork.model.custom_metrics import Metric, stamped
@@ -54,6 +55,7 @@ class Model:
         metadata: Mapping[str, Any] | None = None,
         image: str = "",
     ) -> None:
+        forks.end()
         self.user_object = user_object
         self._named = (name, version, image)
         self._override = metadata
@@ -66,6 +68,7 @@ class Model:
         """Call the object's `load()`, once, and look for its hooks again. Whatever it raises propagates."""
         with loading(self.spec.name, self.user_object):
             loader.load(self.user_object)
+        forks.end()
         self._sample = msgspec.UNSET
         self._find_hooks()
         if not any(method.exists for method in self._methods.values()):
@@ -255,6 +258,8 @@ class Model:
             _close(parts)
 
     def _answered(self, method: Method, result: Any, request: Payload, *, is_part: bool = False) -> Payload:
+        if forks.is_child:
+            forks.leave()
         own = None
         if type(result) not in _ORDINARY:
             if type(result) is Payload:

@@ -18,6 +18,7 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
+from prefork import forks
 from prefork.errors import ModelLoadError
 from prefork.metrics import Account
 from prefork.processes import balance, blame, child, listener, stacks
@@ -92,9 +93,11 @@ class Serving(Worker):
         child.die_with(self.ppid, signal.SIGTERM)
         stacks.dump_to(self.tmp.fileno())
         begun = time.monotonic()
+        forks.watch()
         try:
             self.front = self.app.serve(self.account)
         except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
+            forks.end(error)
             self._mourn(error)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
         self.front.attach(BoardCrew(self.slot.board, self._report_stuck, self._ask_recycle))

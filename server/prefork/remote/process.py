@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from prefork import forks
 from prefork.errors import ModelLoadError, StartupError, Unavailable
 from prefork.frames.arena import Mappings
 from prefork.instance import LocalInstance
@@ -127,6 +128,7 @@ class Control:
 def main() -> None:
     """Load the model, serve it, and leave."""
     deaf()
+    forks.watch()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     control = Control()
     charge = control.charge()
@@ -155,6 +157,7 @@ def _built(control: Control, charge: Charge) -> LocalInstance:
         _settle(charge)
         instance, card = build(charge)
     except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
+        forks.end(error)
         control.say("failed", message=_message(error, charge), traceback=_trace(error))
         _leave(FAILED)
     gc.collect()

@@ -1,0 +1,76 @@
+"""Children that the model's code forks: one that comes back into the server's code ends there.
+
+It would else answer its parent's request once more, and go on as a second server on the same sockets. A child that leaves by
+itself, as multiprocessing's do, never comes by here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from functools import cache
+from typing import NoReturn
+
+log = logging.getLogger("prefork")
+
+STATUS = 70
+"""The exit status of a child that came back. EX_SOFTWARE of sysexits.h."""
+
+is_child = False
+"""Whether this process is a child of one that serves."""
+
+
+class _Forking(threading.local):
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+_forking = _Forking()
+
+
+def watch() -> None:
+    """This process serves: whatever is forked from now on is a child of the model's code."""
+    global is_child  # noqa: PLW0603 - it is said of the whole process
+    is_child = False
+    _register()
+
+
+def end(error: BaseException | None = None) -> None:
+    """End this process if it is such a child. error: see `leave`."""
+    if is_child:
+        leave(error)
+
+
+def leave(error: BaseException | None = None) -> NoReturn:
+    """End this child. error: what its code has raised; a sys.exit() keeps its status."""
+    if isinstance(error, SystemExit):
+        code = error.code
+        os._exit(code if isinstance(code, int) else int(code is not None))
+    log.error(
+        "a child process that the model's code has forked came back into the server, and ends; it has to leave by os._exit()",
+        exc_info=error,
+    )
+    os._exit(STATUS)
+
+
+@cache
+def _register() -> None:
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_begin)
+
+
+def _before() -> None:
+    # Asked here: in the child no loop counts as running.
+    _forking.loop = asyncio._get_running_loop()  # noqa: SLF001 - `get_running_loop` raises where there is none
+
+
+def _after() -> None:
+    _forking.loop = None
+
+
+def _begin() -> None:
+    global is_child  # noqa: PLW0603 - as above
+    is_child = True
+    loop, _forking.loop = _forking.loop, None
+    if loop is not None:  # a child that awaits goes on with the loop, and whatever is on it, of its parent
+        loop.call_soon(leave)
