@@ -92,6 +92,8 @@ def serve(model: Model, settings: Settings, account: Account | None = None) -> F
         model.load()
     local = LocalInstance(model)
     instance, is_batched = _batched(local, settings)
+    if not is_batched:
+        meter.plain = meter.models.plain(model.spec.name, model.spec.version)
     catalogue = Single(Served(instance, _metadata(model), model.described, is_counted=is_batched))
     known = Fixed([Standing(model.spec.name, model.spec.version, "READY")])
     service = Service(Site(catalogue, settings, context(settings), meter, control=known))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -180,6 +180,15 @@ class Payload(msgspec.Struct, gc=False):
         seen = NoMeta(self.cancelled) if meta is None else Meta(meta, self.cancelled)
         self.meta = cast("dict[str, Any]", seen)
         return seen
+
+
+def rows(request: Payload) -> int:
+    """Rows of a request, as statistics count them: of the first axis of what may be a batch, else 1."""
+    value = request.value
+    if isinstance(value, dict):
+        value = next((each for each in value.values() if hasattr(each, "shape")), None)
+    shape: Sequence[int] = getattr(value, "shape", ())
+    return shape[0] if len(shape) > 1 else 1
 
 
 class Feedback(msgspec.Struct):

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
-from prefork import deadlines, encodings
+from prefork import counting, deadlines, encodings
 from prefork.complaints import Complaints
 from prefork.conversation import Conversation
 from prefork.endpoints import ROUTES, Call, Site, encode_error, stream_error
@@ -141,6 +141,13 @@ class Service:
         return Response(content_type="text/plain", headers=[("Allow", ", ".join(allowed)), *_PREFLIGHT])
 
     def _run(self, request: Request, call: Call) -> Response:
+        try:
+            return self._ask(request, call)
+        except PreforkError:
+            counting.failed(self.site.meter, request, call)
+            raise
+
+    def _ask(self, request: Request, call: Call) -> Response:
         is_stream = self._begin(request, call)
         is_bounded = request.deadline != math.inf
         if is_bounded:
@@ -155,7 +162,7 @@ class Service:
                 deadlines.check_answer(request)
             return call.encode(answer)
         first = next(answers, None)
-        request.times.append(clock())
+        counting.executed(self.site.meter, request, call)
         return _event_stream(
             self._events(request, partial(self._event, call), first, answers) if first is not None else iter(())
         )
@@ -170,12 +177,10 @@ class Service:
         return is_stream
 
     def _answered(self, request: Request, call: Call, answer: Payload) -> None:
-        request.times.append(clock())
+        counting.executed(self.site.meter, request, call)
         if answer.metrics or answer.kind is Kind.RAW:
             self._record(call, answer)
-        if answer.cost is not None:
-            spec = call.instance.spec
-            self.site.meter.models.of(spec.name, spec.version).answered(answer.cost)
+        counting.charge(self.site.meter, call, answer)
 
     def _record(self, call: Call, answer: Payload) -> None:
         """Count what the class gave as metrics, before encoding: that may fail, and clients may not be shown them."""
@@ -202,10 +207,10 @@ class Service:
             return await self._ask_async(request, call)
         except asyncio.CancelledError:
             request.was_begun = call.payload.begun
+            counting.failed(self.site.meter, request, call)
             raise
         except PreforkError:
-            if call.is_counted:
-                self._count_failure(call)
+            counting.failed(self.site.meter, request, call)
             raise
 
     async def _ask_async(self, request: Request, call: Call) -> Response:
@@ -218,7 +223,7 @@ class Service:
             return call.encode(answer)
         answers = call.instance.infer_async(call.payload)
         first = await anext(answers, None)
-        request.times.append(clock())
+        counting.executed(self.site.meter, request, call)
         event = partial(self._event, call)
         return _event_stream(self._events_async(request, event, first, answers) if first is not None else iter(()))
 
@@ -258,7 +263,7 @@ class Service:
                 deadlines.check_answer(request)
             return response
         first = next(parts, None)
-        request.times.append(clock())
+        counting.executed(self.site.meter, request, call)
         return _event_stream(self._events(request, _same, first, parts) if first is not None else iter(()))
 
     async def _finish(self, request: Request, call: Call, conversation: Conversation) -> Response:
@@ -274,7 +279,7 @@ class Service:
             response: Response = await only_async(parts)
             return response
         first = await anext(parts, None)
-        request.times.append(clock())
+        counting.executed(self.site.meter, request, call)
         return _event_stream(self._events_async(request, _same, first, parts) if first is not None else iter(()))
 
     def _leave(self, request: Request, response: Response) -> Response:
@@ -297,10 +302,6 @@ class Service:
         if not isinstance(error, PreforkError):
             error = PreforkError(f"{type(error).__name__}: {error}")
         return self._leave(request, encode_error(request.path, error))
-
-    def _count_failure(self, call: Call) -> None:
-        spec = call.instance.spec
-        self.site.meter.models.of(spec.name, spec.version).failed()
 
     def _user_handler(self, request: Request, error: Exception) -> Response | None:
         if self.mount is None:
@@ -340,6 +341,7 @@ class Service:
     def _event(self, call: Call, answer: Payload) -> bytes:
         if answer.metrics:
             self._record(call, answer)
+        counting.charge(self.site.meter, call, answer)
         assert call.event is not None
         return call.event(answer)
 

@@ -109,8 +109,15 @@ ROUTES: list[Route] = [
     *_both("/generate_stream", ("POST",), inference.generate_stream, **_GENERATE),
     *_both("/config", ("GET",), repository.model_config),
     *_both("/example", ("GET",), example.example, response=example.Example, off_loop=True),
-    *_both("/stats", ("GET",), statistics.model_statistics, response=statistics.ModelStatistics),
-    _row("/v2/models/stats", ("GET",), statistics.all_statistics, "v2", response=statistics.ModelStatistics),
+    *_both("/stats", ("GET",), statistics.model_statistics, response=statistics.ModelStatistics, off_loop=True),
+    _row(
+        "/v2/models/stats",
+        ("GET",),
+        statistics.all_statistics,
+        "v2",
+        response=statistics.ModelStatistics,
+        off_loop=True,
+    ),
     _row(
         "/v2/repository/index",
         ("POST",),

@@ -22,7 +22,7 @@ class Family(msgspec.Struct, frozen=True):
     """Series that differ only in their labels.
 
     mode: what a gauge says of several workers: the `sum` or the `max` of the live ones, or the `last` value that any has set.
-    buckets: a histogram's upper bounds, without the infinite one.
+    buckets: a histogram's upper bounds, without the infinite one. numbers: how many a series has that is not on the page.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Family(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     mode: Mode = "sum"
     buckets: tuple[float, ...] = ()
+    numbers: int = 0
 
     @property
     def width(self) -> int:
@@ -39,6 +40,8 @@ class Family(msgspec.Struct, frozen=True):
         A counter has one, a gauge whose mode is `last` has its value and the time at which it was set, a histogram has one
         for each bucket, the infinite one among them, and the sum.
         """
+        if self.numbers:
+            return self.numbers
         if self.kind == "histogram":
             return len(self.buckets) + 2
         return 2 if self.kind == "gauge" and self.mode == "last" else 1
@@ -109,6 +112,19 @@ BATCH_ROWS = Family(
     "Rows in one call of such a model.",
     ("model", "version"),
     buckets=BATCHES,
+)
+EXECUTED = Family(
+    "executed",
+    "counter",
+    "Calls of a model with so many rows: their number, their rows and their nanoseconds. For V2's statistics, as are the next two.",
+    ("model", "version", "batch"),
+    numbers=3,
+)
+FAILED_REQUESTS = Family(
+    "failed", "counter", "Requests that a model did not answer, and their nanoseconds.", ("model", "version"), numbers=2
+)
+RECENT = Family(
+    "recent", "gauge", "When a model was last asked, in Unix milliseconds.", ("model", "version"), numbers=1
 )
 RECYCLES = Family(
     "prefork_recycles",

@@ -19,12 +19,16 @@ from prefork.metrics import exemplars, families, page, series
 from prefork.metrics.custom import Custom, labels
 from prefork.metrics.families import LATENCIES, STAGES
 from prefork.metrics.ledger import Account, Ledger
-from prefork.metrics.models import Models
+from prefork.metrics.models import ModelCounts, Models
 from prefork.settings import Settings
 
 clock = time.perf_counter
 
 _SUM = len(LATENCIES) + 1
+_DECODED = 3
+"""Times of a request that has not come to the model yet."""
+_SERVERS = 500
+"""The first status that is not the client's fault."""
 _OTHER = ("other", "other")
 _GONE = "gone"
 """In the place of a status: the client had gone before there was an answer."""
@@ -33,7 +37,8 @@ _GONE = "gone"
 class Meter:
     """A worker's meter. It begins the account, and says that it is this process's.
 
-    name, version: the model's. custom: for the class's own metrics. models: for what is counted of each model.
+    name, version: the model's. custom: for the class's own metrics. models: for what is counted of each model whose answers
+    tell their cost. plain: for the same of the only model, where they do not.
     """
 
     def __init__(self, account: Account, settings: Settings, name: str, version: str) -> None:
@@ -43,6 +48,7 @@ class Meter:
         self._lock = threading.Lock()
         self._account = account
         self._labels = labels(settings)
+        self.plain: ModelCounts | None = None
         self._with_worker_id = settings.metrics_worker_id
         self._cells = account.cells
         self._exemplars = exemplars.Exemplars(account, families.DURATION) if settings.tracing else None
@@ -88,6 +94,9 @@ class Meter:
                 cells[at + bisect_left(LATENCIES, taken)] += 1.0
                 cells[at + _SUM] += taken
                 before = now
+            plain = self.plain
+            if plain is not None and request.failure and (len(times) > _DECODED or request.status >= _SERVERS):
+                plain.failed(clock() - times[0])
         if request.failure:
             cells[series.own(self._account, families.ERRORS, request.failure)] += 1.0
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import msgspec
 
 from prefork.metrics import families, series
-from prefork.metrics.families import BATCHES, STAGES, Family
+from prefork.metrics.families import STAGES, Family
 from prefork.metrics.ledger import Ledger
+from prefork.metrics.models import sizes
 
 _NANO = 1e9
 
@@ -32,7 +35,7 @@ class InferenceStatistics(msgspec.Struct):
 
 
 class BatchStatistics(msgspec.Struct):
-    """Executions of up to `batch_size` rows, and of more than the size before it in the list."""
+    """Executions of `batch_size` rows. How long reading and writing them took is not known apart."""
 
     batch_size: int
     compute_input: Spent
@@ -41,83 +44,81 @@ class BatchStatistics(msgspec.Struct):
 
 
 class Statistics(msgspec.Struct):
-    """Of one version of a model. inference_count: rows; execution_count: calls of the model."""
+    """Of one version of a model. inference_count: rows; execution_count: calls of the model; last_inference: Unix milliseconds."""
 
     inference_count: int = 0
     execution_count: int = 0
+    last_inference: int = 0
     inference_stats: InferenceStatistics = msgspec.field(default_factory=InferenceStatistics)
     batch_stats: list[BatchStatistics] = msgspec.field(default_factory=list)
 
 
-def of_model(ledger: Ledger, name: str, version: str) -> Statistics:
+class Totals:
+    """Every series of all accounts, looked through once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._found: dict[bytes, list[list[float]]] = defaultdict(list)
+        for account in ledger.accounts:
+            for raw, at, width in account.entries():
+                self._found[raw].append(list(account.cells[at : at + width]))
+
+    def of(self, family: Family, *labels: str) -> list[float]:
+        """A series' numbers, added up."""
+        return [sum(column) for column in zip(*self._all(family, labels), strict=True)] or [0.0] * family.width
+
+    def latest(self, family: Family, *labels: str) -> float:
+        """A series' first number, where it is highest."""
+        return max((numbers[0] for numbers in self._all(family, labels)), default=0.0)
+
+    def _all(self, family: Family, labels: tuple[str, ...]) -> list[list[float]]:
+        return [each for each in self._found.get(series.key(family, *labels), ()) if len(each) == family.width]
+
+
+def of_model(totals: Totals, name: str, version: str) -> Statistics:
     """Of a model that batches or has processes of its own."""
-    counted = {
-        outcome: int(_sum(ledger, families.MODEL_REQUESTS, name, version, outcome)[0])
-        for outcome in ("success", "failure")
-    }
+    count = int(totals.of(families.MODEL_REQUESTS, name, version, "success")[0])
     queue, compute = (
-        int(_sum(ledger, families.MODEL_SECONDS, name, version, stage)[0] * _NANO) for stage in ("queue", "compute")
+        round(totals.of(families.MODEL_SECONDS, name, version, stage)[0] * _NANO) for stage in ("queue", "compute")
     )
-    count = counted["success"]
     found = InferenceStatistics(
         success=Spent(count, queue + compute),
-        fail=Spent(counted["failure"]),
         queue=Spent(count, queue),
         compute_infer=Spent(count, compute),
     )
-    return Statistics(
-        int(_sum(ledger, families.MODEL_ROWS, name, version)[0]),
-        int(_sum(ledger, families.MODEL_EXECUTIONS, name, version)[0]),
-        found,
-        _batches(_sum(ledger, families.BATCH_ROWS, name, version)),
-    )
+    return _executed(totals, name, version, found)
 
 
-def of_stages(ledger: Ledger) -> Statistics:
+def of_stages(totals: Totals, name: str, version: str) -> Statistics:
     """Of the only model of the workers themselves: each request is an execution."""
-    spent = {stage: _stage(ledger, stage) for stage in STAGES}
-    answered = spent["encode"].count
-    errors = sum(_sum_of_all(ledger, families.ERRORS))
+    spent = {stage: _stage(totals, stage) for stage in STAGES}
     whole = sum(each.ns for stage, each in spent.items() if stage != "read")
     found = InferenceStatistics(
-        success=Spent(answered, whole),
-        fail=Spent(int(errors)),
+        success=Spent(spent["encode"].count, whole),
         queue=spent["queue"],
         compute_input=spent["decode"],
         compute_infer=spent["predict"],
         compute_output=spent["encode"],
     )
-    return Statistics(spent["predict"].count, spent["predict"].count, found)
+    return _executed(totals, name, version, found)
 
 
-def _stage(ledger: Ledger, stage: str) -> Spent:
-    *counts, seconds = _sum(ledger, families.STAGE, stage)
-    return Spent(int(sum(counts)), int(seconds * _NANO))
+def _executed(totals: Totals, name: str, version: str, found: InferenceStatistics) -> Statistics:
+    """With what is counted of every model: its failures, and its executions by their rows."""
+    found.fail = Spent(*map(int, totals.of(families.FAILED_REQUESTS, name, version)))
+    batches = [(size, totals.of(families.EXECUTED, name, version, str(size))) for size in sizes()]
+    return Statistics(
+        int(sum(rows for _, (_, rows, _) in batches)),
+        int(sum(count for _, (count, _, _) in batches)),
+        int(totals.latest(families.RECENT, name, version)),
+        found,
+        [
+            BatchStatistics(size, Spent(), Spent(int(count), int(ns)), Spent())
+            for size, (count, _, ns) in batches
+            if count
+        ],
+    )
 
 
-def _batches(values: list[float]) -> list[BatchStatistics]:
-    return [
-        BatchStatistics(int(bound), Spent(), Spent(int(count)), Spent())
-        for bound, count in zip(BATCHES, values, strict=False)
-        if count
-    ]
-
-
-def _sum(ledger: Ledger, family: Family, *labels: str) -> list[float]:
-    wanted = series.key(family, *labels)
-    total = [0.0] * family.width
-    for account in ledger.accounts:
-        for raw, at, width in account.entries():
-            if raw == wanted and width == family.width:
-                total = [a + b for a, b in zip(total, account.cells[at : at + width], strict=True)]
-    return total
-
-
-def _sum_of_all(ledger: Ledger, family: Family) -> list[float]:
-    found = []
-    for account in ledger.accounts:
-        for raw, at, _ in account.entries():
-            meaning = series.meaning(raw)
-            if meaning is not None and meaning[1] is family:
-                found.append(account.cells[at])
-    return found
+def _stage(totals: Totals, stage: str) -> Spent:
+    *counts, seconds = totals.of(families.STAGE, stage)
+    return Spent(int(sum(counts)), round(seconds * _NANO))

@@ -20,7 +20,7 @@ from prefork.failure import failure
 from prefork.frames.arena import Mappings
 from prefork.instance import LocalInstance, gives_more
 from prefork.model.reschedule import Reschedule
-from prefork.payload import Cost, Payload
+from prefork.payload import Cost, Payload, rows
 from prefork.remote.doors import BREATH, Doors, Short, Wake, give_up
 from prefork.remote.failing import late, told
 from prefork.remote.limits import Limits
@@ -173,12 +173,3 @@ def cost_of(peer: Peer) -> Cost:
     assert peer.asked is not None
     waited = max(0, int((time.monotonic() - peer.asked.sent) * 1e9))
     return Cost(waited, 0, rows(peer.asked.payload))
-
-
-def rows(request: Payload) -> int:
-    """Rows of a request, as statistics count them: of the first axis of what may be a batch, else 1."""
-    value = request.value
-    if isinstance(value, dict):
-        value = next((each for each in value.values() if hasattr(each, "shape")), None)
-    shape: Sequence[int] = getattr(value, "shape", ())
-    return shape[0] if len(shape) > 1 else 1
