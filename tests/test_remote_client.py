@@ -12,7 +12,7 @@ import pytest
 
 from far_end import ANSWERED, CARD, MOST, WAYS, Far, answer, read, saying, unread
 from instance_process import InstanceProcess
-from prefork.errors import DeadlineExceeded, NotImplementedHere, PayloadTooLarge, PreforkError, Unavailable
+from prefork.errors import DeadlineExceeded, NotFound, NotImplementedHere, PayloadTooLarge, PreforkError, Unavailable
 from prefork.frames.codec import encode_answer
 from prefork.frames.layout import ANSWER, END, LAST, PREFIX
 from prefork.payload import Kind, Payload
@@ -87,6 +87,18 @@ def test_moved(tmp_path, ask):
     with Far(tmp_path / "s", answer):
         instance = RemoteInstance(lambda _level: paths.pop(0), CARD)
         assert ask(instance, Payload(Kind.TEXT, "x")) == ["well"]
+
+
+@pytest.mark.parametrize("act", [unread, read], ids=["that waits", "that is computed"])
+def test_unloaded(tmp_path, ask, act):
+    """A request whose model is unloaded before it is answered is a 503 that says so, and neither a 404 nor to be sent again."""
+
+    def address(_level):
+        raise NotFound("unknown")
+
+    with Far(tmp_path / "s", act), pytest.raises(Unavailable, match="the model m was unloaded before") as caught:
+        ask(RemoteInstance(address, CARD, known=str(tmp_path / "s")), Payload(Kind.TEXT, "x"))
+    assert caught.value.headers == ()
 
 
 @pytest.mark.parametrize("known", ["s", "gone"])

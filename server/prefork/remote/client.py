@@ -15,7 +15,7 @@ from functools import partial
 
 from prefork.batch.ask import full
 from prefork.batch.plan import level
-from prefork.errors import DeadlineExceeded, PreforkError, Unavailable
+from prefork.errors import DeadlineExceeded, NotFound, PreforkError, Unavailable
 from prefork.frames.arena import Arenas
 from prefork.frames.codec import encode_request
 from prefork.frames.layout import BadFrame
@@ -205,8 +205,10 @@ class RemoteInstance:
                 if sock is not None:
                     return sock
             return self._found(request)
-        except BaseException:
+        except BaseException as error:
             talk.put_back()
+            if isinstance(error, NotFound) and talk.tries > 1:  # it was there when the request came
+                raise self._unloaded() from None
             raise
 
     def _found(self, request: Payload) -> socket.SocketType:
@@ -243,7 +245,16 @@ class RemoteInstance:
         return self._unavailable("has as many requests waiting as it takes (max_queue)")
 
     def _died(self) -> Unavailable:
+        try:
+            self._address(0)
+        except NotFound:
+            return self._unloaded()
+        except PreforkError:
+            pass
         return self._unavailable("has lost the process that computed this request")
+
+    def _unloaded(self) -> Unavailable:
+        return Unavailable(f"the model {self._card.spec.name} was unloaded before it had answered this request")
 
     def _unavailable(self, what: str) -> Unavailable:
         error = Unavailable(f"the model {self._card.spec.name} {what}")

@@ -1,0 +1,46 @@
+"""The ends that a running server with models in processes of their own may come to, and what clients see of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from repositories import add, repository_server, unload
+from running import wait_until
+
+DEAF = """
+import ctypes, pathlib
+
+class Model:
+    def predict(self, x: float):
+        {first}
+        pathlib.Path({file!r}).touch()
+        ctypes.PyDLL(None).sleep(600)  # with the lock of the interpreter: nothing in its process runs any more
+        return 1.0
+"""
+
+
+def generate(client: httpx.Client, name: str, path: str = "generate") -> httpx.Response:
+    return client.post(f"/v2/models/{name}/{path}", json={"x": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "status"),
+    [("generate", "pass", 503), ("generate_stream", "yield 0.5", 200)],
+    ids=["one", "stream"],
+)
+def test_a_request_that_outlives_an_unload_is_told(tmp_path, path, first, status):
+    """Also where its process hears nothing and is killed: a 503 that says why, and a stream ends with an error event."""
+    file = tmp_path / "entered"
+    add(tmp_path / "models", "deaf", DEAF.format(first=first, file=str(file)), unload_timeout=0.1)
+    flags = ("--control", "explicit", "--load-model", "deaf")
+    with repository_server(tmp_path, *flags) as server, server.client() as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(generate, client, "deaf", path)
+        wait_until(file.exists, "the request to be computed")
+        with server.client() as operator:
+            assert unload(operator, "deaf").status_code == 200
+        answer = asked.result()
+        assert answer.status_code == status
+        assert '{"error":"the model deaf was unloaded before it had answered this request"}' in answer.text
