@@ -304,6 +304,27 @@ def test_requests_in_flight_are_finished_by_an_unload(tmp_path, models):
         assert answers == [200, 200]
 
 
+def test_loads_that_hang_hold_up_nothing_else(tmp_path, models):
+    """However many wait: the index, other models and large requests to them are answered, and an unload ends them all."""
+    slow = "import time\n\nclass Model:\n    def load(self):\n        time.sleep(600)\n    predict = print\n"
+    add(models, "slow", slow)
+    large = {"inputs": [{"name": "x", "shape": [1, 200_000], "datatype": "FP64", "data": [0.5] * 200_000}]}
+    flags = ("--control", "explicit", "--load-model", "one")
+    with repository_server(tmp_path, *flags) as server, server.client() as client, ThreadPoolExecutor(40) as pool:
+
+        def come() -> int:
+            with server.client() as other:
+                return load(other, "slow").status_code
+
+        loads = [pool.submit(come) for _ in range(40)]
+        wait_until(lambda: server.log.count("slow: a load is asked for") == 40, "all of them are taken")
+        assert index(client) == {"one/1": "READY", "slow/1": "LOADING", "two/": ""}
+        assert client.post("/v2/models/one/infer", json=large).status_code == 200
+        assert load(client, "two").status_code == 200
+        assert unload(client, "slow").status_code == 200
+        assert {each.result(60) for each in loads} == {400}
+
+
 def test_a_load_may_bring_its_files(tmp_path, models):
     """`config` and `file:` serve what was sent; a path that leads out is refused; after unload and load it is the disk again."""
     source = base64.b64encode(NUMBER.format(number=77).encode()).decode()

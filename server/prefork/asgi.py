@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from typing import Any
 
-from prefork import deadlines
+from prefork import apart, deadlines
 from prefork.errors import BadRequest, PayloadTooLarge, PreforkError, RequestTooSlow
 from prefork.exchange import Exchange, Messages, Receive, Send
 from prefork.http import Request, Response
@@ -143,9 +143,7 @@ class AsgiFront:
         """The response, or what to await for it; that gives None where the client has gone meanwhile."""
         service = self._service
         if not service.calls_model(request):
-            if request.route is not None and request.route.off_loop:
-                return asyncio.to_thread(service.answer, request)
-            return service.answer(request)
+            return self._without_model(request)
         if self._seconds or deadlines.HEADER in request.headers:
             try:
                 request.arrived = time.monotonic()
@@ -158,6 +156,14 @@ class AsgiFront:
             response = service.answer(request)
             return response if response.__class__ is Response else self._inline(request, client, response)
         return self._on_thread(request, client, self._threads)
+
+    def _without_model(self, request: Request) -> Response | Awaitable[Response]:
+        answer, route = self._service.answer, request.route
+        if route is not None and route.lasts:
+            return apart.begin(partial(answer, request))
+        if route is not None and route.off_loop:
+            return asyncio.to_thread(answer, request)
+        return answer(request)
 
     def _elsewhere(self, request: Request, client: Client) -> Awaitable[Response | None]:
         service = self._service

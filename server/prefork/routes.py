@@ -20,7 +20,8 @@ class Route(msgspec.Struct, frozen=True):
 
     path: literal but for `{variables}`, which match anything but `/` and `:`.
     endpoint: from the site and the request to a response, or to the call of the model that will make one.
-    calls_model: it runs the user's code. off_loop: it takes too long for an event loop.
+    calls_model: it runs the user's code. off_loop: it takes too long for an event loop. lasts: it may take minutes, and has a
+    thread of its own.
     request, response: the wire structs, for the OpenAPI document.
     """
 
@@ -33,6 +34,7 @@ class Route(msgspec.Struct, frozen=True):
     request: type | None = None
     response: type | None = None
     off_loop: bool = False
+    lasts: bool = False
 
 
 class Router:

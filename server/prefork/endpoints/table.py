@@ -75,9 +75,9 @@ def _both(path: str, methods: tuple[str, ...], endpoint: Callable[..., Any], **m
 
 
 def _operation(name: str, endpoint: Callable[..., Any]) -> Route:
-    """On a model of the repository; it may take minutes."""
+    """On a model of the repository."""
     path = f"/v2/repository/models/{{model}}/{name}"
-    return _row(path, ("POST",), endpoint, "v2", request=repository.ControlRequest, off_loop=True)
+    return _row(path, ("POST",), endpoint, "v2", request=repository.ControlRequest, lasts=True)
 
 
 _GENERATE = {"request": v2_types.GenerateRequest, "response": v2_types.GenerateResponse}

@@ -6,28 +6,12 @@ The threads are daemons: one that hangs for good hinders neither the supervisor'
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from prefork.apart import begin
 
 T = TypeVar("T")
-
-
-def begin(call: Callable[[], T]) -> asyncio.Future[T]:
-    """What the call will have given or raised. Who does not want it any more cancels that; the call goes on."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def work() -> None:
-        try:
-            found = call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
-            _tell(loop, answer, answer.set_exception, error)
-        else:
-            _tell(loop, answer, answer.set_result, found)
-
-    threading.Thread(target=work, name="reading", daemon=True).start()
-    return answer
 
 
 async def ask(call: Callable[[], T], seconds: float) -> T:
@@ -54,14 +38,3 @@ class Names:
     def _keep(self, asked: asyncio.Future[Sequence[str]]) -> None:
         self._asked = None
         self._before = asked.result()
-
-
-def _tell(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], tell: Callable[[Any], None], what: Any) -> None:
-    def say() -> None:
-        if not answer.done():
-            tell(what)
-
-    try:
-        loop.call_soon_threadsafe(say)
-    except RuntimeError:
-        """The loop has ended meanwhile."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from prefork.supervisor import reading
+from prefork import apart
 
 _log = logging.getLogger("prefork.supervisor")
 _PATIENCE = 5.0
@@ -61,7 +61,7 @@ class _Walk:
 
     async def found(self, patience: float) -> Mapping[str, str]:
         """What it has found when it is through, or has been at one name for so many seconds."""
-        going = reading.begin(self._go)
+        going = apart.begin(self._go)
         before = -1
         while not going.done() and len(self.all_found) != before:
             before = len(self.all_found)
