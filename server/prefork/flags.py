@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from prefork import standard
 from prefork.errors import SettingError, StartupError
 from prefork.settings import abouts
 from prefork.settings.setting import FALSE, TRUE, About, boolean
@@ -74,6 +75,7 @@ def take_unused(flags: dict[str, Any]) -> list[str]:
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave with its exit code; whatever was wrong is one line on stderr."""
+    standard.name_streams()
     try:
         code = command.main(args, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from prefork import standard
 from prefork.errors import PreforkError
 from prefork.instance import LocalInstance
 from prefork.model import Model, loader
@@ -43,7 +44,9 @@ def build(charge: Charge) -> tuple[LocalInstance, Card]:
     model = _construct(charge)
     if charge.place == 0:
         _tell_unserved(model)
+    standard.mend()
     model.load()
+    standard.mend()
     instance = LocalInstance(model)
     spec = _declared(model.spec, charge)
     for request in warmups(charge, model, spec):

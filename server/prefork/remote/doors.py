@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from prefork import standard
 from prefork.remote.status import GAVE_UP
 from prefork.repository.config import ModelConfig
 
@@ -36,6 +37,9 @@ _SILENT = 10.0
 _LISTENER = -1
 _STAYED = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
 """One event, and then none until the connection is kept again: a child that the model has forked may hold it open after its end."""
+
+_STANDARD = 2
+"""The last of the numbers that a connection must not have."""
 
 _PART = 8
 _MOST_STAYING = 64
@@ -144,7 +148,7 @@ class Doors:
         """A connection that waits; None when there is none. Raises OSError."""
         for each in self._listeners:
             try:
-                return _new_socket(*_ACCEPTED, each._accept()[0])  # noqa: SLF001 - what `accept` is made of
+                number = each._accept()[0]  # noqa: SLF001 - what `accept` is made of
             except (BlockingIOError, ConnectionAbortedError):
                 continue
             except OSError as error:
@@ -152,6 +156,7 @@ class Doors:
                     raise
                 self._say(error)
                 raise Short from None
+            return _new_socket(*_ACCEPTED, number if number > _STANDARD else standard.above(number))
         return None
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from prefork import standard
 from prefork.errors import PayloadTooLarge, PreforkError
 from prefork.frames.arena import Lease, Mapping, Mappings
 from prefork.frames.codec import Asked, decode_request, encode_answer, encode_error
@@ -165,7 +166,7 @@ class Peer:
         self._is_begun = True
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS and len(content) >= 4:
-                self._map(struct.unpack("i", content[:4])[0])
+                self._map(standard.above(struct.unpack("i", content[:4])[0]))
         self._incoming.feed(data)
 
     def _map(self, descriptor: int) -> None:

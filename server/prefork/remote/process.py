@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from prefork import forks
+from prefork import forks, standard
 from prefork.errors import ModelLoadError, StartupError, Unavailable
 from prefork.frames.arena import Mappings
 from prefork.instance import LocalInstance
@@ -127,6 +127,7 @@ class Control:
 
 def main() -> None:
     """Load the model, serve it, and leave."""
+    standard.keep()
     deaf()
     forks.watch()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -202,6 +203,7 @@ def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Cha
             control.say("drained")
         watch.look()
         host.mappings.tidy()
+        standard.mend()
 
 
 def _end(host: Serving, instance: LocalInstance) -> None:

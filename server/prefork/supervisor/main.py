@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from prefork import standard
 from prefork.errors import PreforkError, StartupError
 from prefork.supervisor import kernel, orders, parent
 from prefork.supervisor.roster import Roster
@@ -20,6 +21,7 @@ _TIME = "[%Y-%m-%d %H:%M:%S %z]"
 
 def main(arguments: Sequence[str]) -> int:
     """Run until told to end. arguments: the number of the descriptor with the orders, perhaps `-P -m other.program` for instances."""
+    standard.name_streams()
     # A terminal's Ctrl-C and hang-up reach every process: the arbiter then tells its children.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
         signal.signal(number, signal.SIG_IGN)
