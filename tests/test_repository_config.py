@@ -30,6 +30,7 @@ READ: list[tuple[str, dict[str, Any]]] = [
     ("memory_limit: 2G", {"memory_limit": 2 << 30}),
     ("memory_limit: 1000", {"memory_limit": 1000}),
     ("parameters: {depth: 3, names: [a]}", {"parameters": {"depth": 3, "names": ["a"]}}),
+    ("parameters: {version: 2024-01-01, at: 1:30}", {"parameters": {"version": "2024-01-01", "at": "1:30"}}),
     ("parameters: [{name: depth, type: INT, value: '3'}]", {"parameters": {"depth": 3}}),
     (
         "inputs: [{name: A, datatype: FP32, shape: [-1, 4]}, {name: B, optional: true}]",
@@ -64,6 +65,9 @@ REFUSED = [
     ("a: b: c", "line 1, column 5"),
     ("threads: 1\nthreads: 2", "line 2, column 1: threads is said twice"),
     ("batching: {max_queue: 1, max_queue: 2}", "max_queue is said twice"),
+    ("parameters: {x: !!binary aGVsbG8=}", "line 1, column 17: the tag !!binary has no meaning here"),
+    ('parameters: {x: "\\ud800"}', "line 1, column 17: half of a surrogate pair is no text"),
+    ("parameters: {x: " + "[" * 3000 + "]" * 3000 + "}", "it nests deeper than 100 levels"),
     ("threads: 0", "threads: a whole number of at least 1 is needed"),
     ("instances: true", "instances: a whole number"),
     ("host: cloud", "host: one of process, worker, auto is needed"),

@@ -141,6 +141,9 @@ def test_no_other_word_is_a_boolean(load, word):
         ({}, {}, "- workers", "prefork.yaml: a mapping of settings"),
         ({}, {}, "a: b: c", "prefork.yaml: line 1, column 5: "),
         ({}, {}, "a: [1", "prefork.yaml: line 1"),
+        ({}, {}, "workers: 1\nworkers: 2", "prefork.yaml: line 2, column 1: workers is said twice"),
+        ({}, {}, "parameters: {x: !!set {a}}", "prefork.yaml: line 1, column 17: the tag !!set has no meaning here"),
+        ({}, {}, "parameters: " + "[" * 5000, "prefork.yaml: it nests deeper than 100 levels"),
         ({"config": "none.yaml"}, {}, None, "none.yaml: cannot be read: No such file or directory"),
         ({"wrokers": "3"}, {}, None, "flag: wrokers: no such setting; did you mean workers?"),
     ],
@@ -148,6 +151,12 @@ def test_no_other_word_is_a_boolean(load, word):
 def test_one_line_names_the_source_and_what_is_wrong(load, flags, environ, yaml, start):
     """An unknown name, an impossible value or an unreadable file is one line that opens with its source."""
     assert line_of(load, flags, environ, yaml=yaml).startswith(start)
+
+
+def test_a_date_is_text(load):
+    """What looks like a date in the file is the text that was written, as a setting and as a parameter."""
+    said = load(yaml="version: 2024-01-01\nparameters: {trained: 2024-01-01}")
+    assert (said.version, said.parameters) == ("2024-01-01", {"trained": "2024-01-01"})
 
 
 def test_a_directory_is_no_file_of_settings(load):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
-import yaml
 
 from prefork.errors import SettingError
+from prefork.settings import document
 
 Reader = Callable[[Any], Any]
 
@@ -67,7 +67,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def text(raw: Any) -> str:
-    """Text as it stands. YAML's own reading of `1.10`, `no` or a date is refused: it is not what was written."""
+    """Text as it stands. YAML's own reading of `1.10` or `no` is refused: it is not what was written."""
     if isinstance(raw, str):
         return raw
     if isinstance(raw, int) and not isinstance(raw, bool):
@@ -186,9 +186,9 @@ def mapping(raw: Any) -> dict[str, Any]:
     value = raw
     if isinstance(raw, str):
         try:
-            value = yaml.safe_load(raw)
-        except yaml.YAMLError as error:
-            raise ValueError(f"neither YAML nor JSON: {first_line(error)}") from None
+            value = document.read(raw)
+        except ValueError as error:
+            raise ValueError(f"neither YAML nor JSON: {error}") from None
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("a mapping of names to values is needed")
     return value
@@ -199,10 +199,3 @@ def reader(hint: Any) -> Reader:
     if get_origin(hint) is Literal:
         return one_of(*get_args(hint))
     return {str: text, bool: boolean, int: whole(0), float: seconds}.get(hint, mapping)
-
-
-def first_line(error: yaml.YAMLError) -> str:
-    """What a YAML error says, as one line with the place in it."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return problem if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from prefork.errors import SettingError
-from prefork.settings.setting import About, Given, first_line
+from prefork.settings import document
+from prefork.settings.setting import About, Given
 
 Layer = dict[str, Given]
 Abouts = Mapping[str, About]
@@ -145,17 +144,18 @@ def from_annotations(path: Path) -> Layer:
 def from_file(path: Path, name: str, abouts: Abouts) -> Layer:
     """prefork.yaml: a mapping of settings. A key without a value is as good as none. name: the file's, in errors."""
     try:
-        document = yaml.safe_load(path.read_bytes())
+        said = document.read(path.read_bytes())
     except OSError as error:
         raise SettingError(f"{name}: cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise SettingError(f"{name}: {first_line(error)}") from None
-    if not isinstance(document, dict | None):
+    except ValueError as error:
+        raise SettingError(f"{name}: {error}") from None
+    if not isinstance(said, dict | None):
         raise SettingError(f"{name}: a mapping of settings is needed, like `model: Iris`")
-    _check_names(name, document or {}, abouts)
+    _check_names(name, said or {}, abouts)
     # YAML reads `nan: null` as no value at all, and means the word.
-    said = {key: raw for key, raw in (document or {}).items() if raw is not None or key == "nan"}
-    given = {key: Given(f"{name}: {key}: ", raw) for key, raw in said.items()}
+    given = {
+        key: Given(f"{name}: {key}: ", raw) for key, raw in (said or {}).items() if raw is not None or key == "nan"
+    }
     return {**given, "config": Given("", name)}
 
 
