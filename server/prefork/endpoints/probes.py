@@ -8,8 +8,19 @@ from prefork.endpoints.site import Site
 from prefork.http import Request, Response
 from prefork.protocols import v2
 
-EXTENSIONS = ("binary_tensor_data", "classification", "parameters", "generate")
-"""V2's extensions, those that are served and no other."""
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "generate",
+    "model_configuration",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+)
+"""V2's extensions by Triton's names, those that are served everywhere and no other."""
+
+_CONTROL = "model_repository"
+"""The one that is served where models are loaded by request."""
 
 
 def live(site: Site, request: Request) -> Response:
@@ -29,7 +40,8 @@ def readiness(site: Site, request: Request) -> Response:
 
 def server_metadata(site: Site, request: Request) -> Response:
     """V2's server metadata."""
-    return v2.encode_server("prefork", __version__, EXTENSIONS)
+    control = (_CONTROL,) if site.settings.control == "explicit" else ()
+    return v2.encode_server("prefork", __version__, (*EXTENSIONS, *control))
 
 
 def metrics(site: Site, request: Request) -> Response:
