@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from repositories import add, repository_server, unload
+from repositories import add, load, repository_server, unload
 from running import wait_until
 
 DEAF = """
@@ -19,6 +19,19 @@ class Model:
         pathlib.Path({file!r}).touch()
         ctypes.PyDLL(None).sleep(600)  # with the lock of the interpreter: nothing in its process runs any more
         return 1.0
+"""
+
+
+HANGS = """
+import pathlib, time
+
+class Model:
+    def load(self):
+        pathlib.Path({file!r}).touch()
+        time.sleep(600)
+
+    def predict(self, x: float):
+        return x
 """
 
 
@@ -44,3 +57,17 @@ def test_a_request_that_outlives_an_unload_is_told(tmp_path, path, first, status
         answer = asked.result()
         assert answer.status_code == status
         assert '{"error":"the model deaf was unloaded before it had answered this request"}' in answer.text
+
+
+def test_a_stop_waits_for_no_load(tmp_path):
+    """However long a load and a graceful stop may take: it is given up at once, and its client is told."""
+    file = tmp_path / "loading"
+    add(tmp_path / "models", "hangs", HANGS.format(file=str(file)), load_timeout=600)
+    flags = ("--control", "explicit", "--graceful-timeout", "600")
+    with repository_server(tmp_path, *flags) as server, server.client() as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(load, client, "hangs")
+        wait_until(file.exists, "the load to hang")
+        assert server.stop() == 0
+        answer = asked.result()
+        assert (answer.status_code, answer.json()["error"]) == (503, "the server is stopping")
+        assert list((tmp_path / "run").iterdir()) == []

@@ -538,3 +538,17 @@ def standing(running):
 
 def open_descriptors(running):
     return len(list(Path(f"/proc/{running.process.pid}/fd").iterdir()))
+
+
+def test_no_load_is_begun_once_the_stop_is_announced(tmp_path, models):
+    """USR1: who waits for a load and who asks for one is told; what serves goes on until TERM, and can be unloaded."""
+    put(models, "b", 1, hang=True)
+    with explicit(tmp_path, models) as running:
+        running.settle()
+        waiting = running.later("load", name="b")
+        wait_until(lambda: running.state("b") == "LOADING", "the load")
+        running.process.send_signal(signal.SIGUSR1)
+        refusal = {"ok": False, "error": "the server is stopping", "status": 503, "reason": "UNAVAILABLE"}
+        assert waiting.result() == running.ask("load", name="m") == running.ask("reload") == refusal
+        assert running.say("pid").isdecimal()
+        assert running.ask("unload", name="m")["ok"]

@@ -167,6 +167,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):
         if not self._is_stopping:
             self.log.info("stopping%s", "" if graceful else " at once")
         self._is_stopping = True
+        self._models.announce()
         if graceful:
             graceful = self._drain()
             self.app.board.stop()

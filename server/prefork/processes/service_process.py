@@ -50,13 +50,18 @@ class ServiceProcess:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Signal it, and do not start it again."""
         self._wanted = False
-        self._kill(how)
+        self.tell(how)
 
     def restart(self) -> None:
         """End it, for `keep` to start it with its code as it is now."""
         self._wanted = True
         self._restarting = self.pid != 0
-        self._kill(signal.SIGTERM)
+        self.tell(signal.SIGTERM)
+
+    def tell(self, how: signal.Signals) -> None:
+        """Signal it, if it runs."""
+        if self.pid:
+            os.kill(self.pid, how)
 
     def bury(self, pid: int, status: int) -> bool:
         """Whether the child that was reaped is this one."""
@@ -93,7 +98,3 @@ class ServiceProcess:
         except Exception:  # noqa: BLE001 - whatever the user's code raises
             self._log.exception("%s failed", self._name)
         sys.exit(status)
-
-    def _kill(self, how: signal.Signals) -> None:
-        if self.pid:
-            os.kill(self.pid, how)

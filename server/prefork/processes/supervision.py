@@ -61,6 +61,10 @@ class Supervision:
         """Whether the child that was reaped is the supervisor."""
         return self._process.bury(pid, status)
 
+    def announce(self) -> None:
+        """Tell it that the server is about to stop: nobody is to wait for a load any more."""
+        self._process.tell(signal.SIGUSR1)
+
     def stop(self, how: signal.Signals) -> None:
         """Tell it to end its processes, and itself."""
         self._process.stop(how)

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from prefork.errors import BadRequest, PreforkError
+from prefork.errors import BadRequest, PreforkError, Unavailable
 from prefork.supervisor import queue, reports
 from prefork.supervisor.lifecycle import Lifecycle
 
@@ -31,6 +31,7 @@ _log = logging.getLogger("prefork.supervisor")
 _LONGEST = 1 << 30
 """Bytes of a request: it may hold a model's files."""
 _BACKLOG = 64
+_LOADS = frozenset({"load", "reload", "renew"})
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class Control:
         self._lifecycle = lifecycle
         self._server: asyncio.Server | None = None
         self._doing: set[asyncio.Task[Any]] = set()
+        self._loads: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
         self._open: set[asyncio.StreamWriter] = set()
         self._operations: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
             "index": self._index,
@@ -71,6 +74,12 @@ class Control:
         listener.listen(_BACKLOG)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=_LONGEST, backlog=_BACKLOG)
         beside.replace(self._path)
+
+    def give_up_loads(self) -> None:
+        """Tell whoever waits for a load, and whoever asks for one from now on, that the server is stopping."""
+        self._is_stopping = True
+        for each in self._loads:
+            each.cancel()
 
     async def close(self) -> None:
         """Give up all operations, and hang up."""
@@ -102,16 +111,28 @@ class Control:
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             request = msgspec.json.decode(line, type=Request)
-            return {"ok": True, **await self._operation(request.op)(request)}
+            return {"ok": True, **await self._done(request)}
         except msgspec.MsgspecError as error:
             return _refusal(BadRequest(f"the request is none: {error}"))
         except PreforkError as error:
             return _refusal(error)
         except asyncio.CancelledError:
-            return _refusal(PreforkError("the server is stopping", status=503))
+            return _refusal(_stopping())
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other models
             _log.exception("an operation failed")
             return _refusal(PreforkError(f"{type(error).__name__}: {error}"))
+
+    async def _done(self, request: Request) -> dict[str, Any]:
+        operation, task = self._operation(request.op), asyncio.current_task()
+        if task is None or request.op not in _LOADS:
+            return await operation(request)
+        if self._is_stopping:
+            raise _stopping()
+        self._loads.add(task)
+        try:
+            return await operation(request)
+        finally:
+            self._loads.discard(task)
 
     def _operation(self, name: str) -> Callable[[Request], Awaitable[dict[str, Any]]]:
         if name not in self._operations:
@@ -145,6 +166,10 @@ class Control:
     async def _wait_settled(self, _: Request) -> dict[str, Any]:
         await self._lifecycle.settled.wait()
         return {"settled": True, "failures": self._lifecycle.failures}
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the server is stopping")
 
 
 def _refusal(error: PreforkError) -> dict[str, Any]:

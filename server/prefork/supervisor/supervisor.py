@@ -1,6 +1,7 @@
 """The supervisor's own life: it cleans up after the one before, loads, serves its control socket, and leaves nothing behind.
 
-TERM ends it once everything has drained, a second one at once. The kernel sends TERM as well when the arbiter dies: then there is
+USR1 says that TERM is to come once the workers have drained: no load is waited for, or begun, any more. TERM ends it once everything
+has drained, a second one at once. The kernel sends TERM as well when the arbiter dies: then there is
 nobody to drain for.
 """
 
@@ -47,6 +48,7 @@ class Supervisor:
         lock = await self._lock()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
+        loop.add_signal_handler(signal.SIGUSR1, self._control.give_up_loads)
         loop.add_signal_handler(signal.SIGCHLD, strays.bury_all, self._roster)
         again = await self._take_over()
         await self._control.open()
