@@ -18,8 +18,9 @@ class PreforkError(Exception):
     is_logged = False
 
     def __init__(self, message: str, *, status: int | None = None, reason: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        # It goes into JSON, and what it names need be no UTF-8: a file, or half of a surrogate pair.
+        self.message = message.encode(errors="backslashreplace").decode()
+        super().__init__(self.message)
         self.headers: tuple[tuple[str, str], ...] = ()
         if status is not None:
             self.status = status

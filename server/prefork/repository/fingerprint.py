@@ -8,6 +8,7 @@ write, are not looked at; links are followed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -82,4 +83,5 @@ def _seen(look: Callable[[Path], os.stat_result], path: Path) -> os.stat_result 
 
 
 def _digest(value: list[str] | list[Line]) -> str:
-    return hashlib.blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
+    # The names of files need be no UTF-8, which msgspec's JSON does not take.
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()

@@ -107,6 +107,13 @@ def read(
 
     Raises RepositoryError with the file and what is wrong.
     """
+    try:
+        return _read(folder, name, config, known or Known(), config_name)
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise RepositoryError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+
+
+def _read(folder: Path, name: str, config: ModelConfig | None, known: Known, config_name: str) -> Found:
     said, notes = (config, ()) if config is not None else read_config(folder, config_name)
     if said.name and said.name != name:
         raise RepositoryError(f"{folder}: the config calls the model {said.name!r}, its folder {name!r}")
@@ -120,7 +127,7 @@ def read(
             f"{folder}: at least one version must be available under the version policy of model {name!r}; {found}"
         )
     shared = fingerprint.folder(folder, [*_CONFIGS, *_number_folders(folder)])
-    versions = {number: _version(places[number], number, said, shared, known or Known()) for number in chosen}
+    versions = {number: _version(places[number], number, said, shared, known) for number in chosen}
     return Found(
         name=name,
         folder=folder,
@@ -223,6 +230,7 @@ def _version(place: Place, number: int, config: ModelConfig, shared: str, known:
         parameters={**found.parameters, **config.parameters},
     )
     _check_warmup(place, whole)
+    _check_text(place, whole)
     own = fingerprint.folder(place.folder) if place.folder != place.model_folder else ""
     return Version(
         name=place.name,
@@ -238,6 +246,15 @@ def _check_warmup(place: Place, config: ModelConfig) -> None:
     for each in config.warmup:
         if each.file and place.find(each.file) is None:
             raise RepositoryError(f"{place.folder}: there is no {each.file}, which the warm-up names")
+
+
+def _check_text(place: Place, config: ModelConfig) -> None:
+    """Names of files that were found, as the config goes to other processes as JSON."""
+    for each in (config.class_, config.file, str(place.folder)):
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise RepositoryError(f"{place.folder}: the name {each!r} is no UTF-8; rename it") from None
 
 
 def _python(said: str, folder: Path) -> str:

@@ -116,13 +116,15 @@ class Repository:
         if len(paths) > 1:
             places = ", ".join(str(path.parent) for path in paths)
             raise RepositoryError(f"model appears in two or more repositories: {places}")
+        if paths[0].name != name:
+            raise RepositoryError(f"{name!r} cannot be a model's name: the folder's name is no UTF-8; rename it")
         return paths[0]
 
     def _folders(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
         for root in self._roots:
             for name in root.names():
-                found.setdefault(name, []).append(root.path / name)
+                found.setdefault(name, []).append(root.folder(name))
         return found
 
 

@@ -21,7 +21,7 @@ class Root:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._names: list[str] = []
+        self._names: dict[str, Path] = {}
         self._stamps: dict[str, str] = {}
         self._identity: tuple[int, int] | None = None
         self._trouble = ""
@@ -38,10 +38,14 @@ class Root:
             self._is_away(error.strerror or str(error))
         return list(self._names)
 
+    def folder(self, name: str) -> Path:
+        """Where the files of that name are, or would be. Its own name is another one only where that is no UTF-8."""
+        return self._names.get(name, self.path / name)
+
     def stamp(self, name: str) -> str:
         """A text that is equal as long as the files of that name are; empty where there is none. That of before while it is away."""
         before = self._stamps.get(name, "")
-        found = fingerprint.folder(self.path / name)
+        found = fingerprint.folder(self.folder(name))
         if found == before:
             return found
         self.names()  # what looks changed may be the beginning of an outage
@@ -53,7 +57,7 @@ class Root:
     def _look(self) -> None:
         there = self.path.stat()
         folders = [each for each in self.path.iterdir() if not fingerprint.is_ignored(each.name)]
-        names = [each.name for each in folders if _is_folder(each)]
+        names = {_shown(each.name): each for each in folders if _is_folder(each)}
         identity = (there.st_dev, there.st_ino)
         if self._names and not names and identity != self._identity:
             self._is_away("it is empty now and another folder than before; perhaps it is not mounted")
@@ -67,6 +71,11 @@ class Root:
         if why != self._trouble:
             _log.error("repository %s cannot be read: %s; what is loaded stays loaded", self.path, why)
         self._trouble = why
+
+
+def _shown(name: str) -> str:
+    r"""A name that is no UTF-8 has its bytes as `\xff`, since it goes into JSON."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _is_folder(path: Path) -> bool:
