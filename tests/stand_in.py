@@ -1,7 +1,8 @@
 """A small instance process for tests of the supervisor: it speaks the control protocol, and does what it is told.
 
 What it does on loading is said by the model's `parameters`, and by `behaviour.json` in the version's folder, which goes over them:
-writes (a folder, for the charge under the number of its place), fail (a message), exit (a status), hang (for ever), print (a text), spawn (a child in a session of its own), deaf (it heeds no order),
+writes (a folder, for the charge under the number of its place), fail (a message), exit (a status), hang (for ever), print (a text), deaf (it heeds no order),
+spawn (a child in the `group`, in a `session` of its own, or a `daemon` without parents, files and variables, its id in the file `pids`),
 waits_for (a file that has to appear first), short_lived (it leaves as soon as it is ready).
 
 A client says one line, and gets one: `pid`, `version`, `env NAME`, `hold FILE` (until the file is there), `die SIGNAL`,
@@ -14,6 +15,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,13 +121,37 @@ def write(text):
     sys.stdout.flush()
 
 
+DAEMON = """
+import os, sys
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(file.name, sys.argv[1])
+os.closerange(0, 1024)
+os.execve(sys.argv[2], ["sleep", "1000"], {})
+"""
+
+
+def spawn(how, pids):
+    if how == "daemon":
+        pids.unlink(missing_ok=True)
+        subprocess.run([sys.executable, "-S", "-c", DAEMON, str(pids), shutil.which("sleep")], check=True)
+        while not pids.exists():
+            time.sleep(0.005)
+        return
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=how == "session")
+    pids.write_text(str(child.pid))
+
+
 def load(told):
     write(told.get("print", "loaded") + told.get("end", "\n"))
     if "writes" in told:
         Path(told["writes"], str(CHARGE.get("place", 0))).write_text(json.dumps(CHARGE))
     if "spawn" in told:
-        child = subprocess.Popen(["sleep", "1000"], start_new_session=told["spawn"] == "session")
-        Path(told["pids"]).write_text(str(child.pid))
+        spawn(told["spawn"], Path(told["pids"]))
     if "waits_for" in told:
         while not Path(told["waits_for"]).exists():
             time.sleep(0.005)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from prefork.repository.config import ModelConfig
-from prefork.supervisor import kernel
+from prefork.supervisor import kernel, mark
 from prefork.supervisor.orders import Orders, Single
 from running import SOURCE, wait_until
 
@@ -201,5 +201,4 @@ def hanging(path: Path):
 
 def processes_of(run: Path):
     """The ids of everything that was started for a run directory, daemons too."""
-    mark = f"{run.resolve()}:"
-    return [pid for pid, _ in kernel.processes() if kernel.variable(pid, "PREFORK_INSTANCE").startswith(mark)]
+    return [pid for pid, found in kernel.processes() if found.state != "Z" and mark.is_under(pid, f"{run.resolve()}:")]

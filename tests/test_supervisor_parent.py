@@ -18,7 +18,7 @@ import sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from supervised import start, single
-running = start(Path({run!r}), single(parameters={{"spawn": "session", "pids": {pids!r}}}), first={first!r})
+running = start(Path({run!r}), single(parameters={{"spawn": "daemon", "pids": {pids!r}}}), first={first!r})
 print(running.process.pid, flush=True)
 time.sleep(600)
 """

@@ -198,9 +198,9 @@ def test_term_ends_a_load_that_hangs(tmp_path):
         assert running.stop() == 0
 
 
-@pytest.mark.parametrize("spawn", ["group", "session"])
+@pytest.mark.parametrize("spawn", ["group", "session", "daemon"])
 def test_what_an_instance_has_started_dies_with_it(tmp_path, file, spawn):
-    """Its children, and daemons that have left its group, when it dies and when it is unloaded."""
+    """Its children, and daemons that have left its group and emptied their environment, when it dies and when it is unloaded."""
     told = single(parameters={"spawn": spawn, "pids": str(file)})
     with supervisor(tmp_path, told, control="explicit") as running:
         running.settle()

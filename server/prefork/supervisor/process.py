@@ -19,7 +19,7 @@ import msgspec
 
 from prefork.errors import ModelLoadError
 from prefork.remote.charge import Card, Charge
-from prefork.supervisor import kernel, strays
+from prefork.supervisor import kernel, mark, strays
 from prefork.supervisor.conversation import Conversation, Event
 from prefork.supervisor.death import Death, reap, starvations
 from prefork.supervisor.lines import Lines, Output, to_stderr
@@ -102,6 +102,7 @@ class InstanceProcess:
             os.close(out_end)
             os.close(err_end)
             theirs.close()
+        mark.put(self.pid, task.mark)
         self._known.add(self.pid, f"{task.charge.config.name}/{task.charge.version}")
         prefix = f"[{task.label}] "
         self._outputs = [Output(each, Lines(prefix, report, self._tail), loop) for each in (out, err)]

@@ -1,7 +1,7 @@
 """The processes that a supervisor has started, also on disk, so that the next one can end what this one leaves behind.
 
 RUN_DIR/instances/<pid> holds the word for the machine's start and the process's own start: together they tell it from another
-one that has its id by then. A second line is the model and version that it serves, for the metrics. A descendant that has left its group is known by the mark in its environment.
+one that has its id by then. A second line is the model and version that it serves, for the metrics. A descendant that has left its group is known by its mark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from prefork.supervisor import kernel
-from prefork.supervisor.environment import MARK
+from prefork.supervisor import mark as marks
 
 _PATIENCE = 2.0
 """Seconds for what was killed to end: the memory is needed for what comes next."""
@@ -60,10 +60,10 @@ class Roster:
         return len(left)
 
     def kill_all(self) -> None:
-        """Kill every process that this one has started, and do not wait for any; from any thread."""
+        """Kill every process of the run directory, and do not wait for any; from any thread."""
         until = time.monotonic() + _PATIENCE
         # One that is killed may have started another since it was looked at.
-        while (left := _running(set(self._pids), f"{self.mark}{os.getpid()}.")) and time.monotonic() < until:
+        while (left := _running(set(self._pids), self.mark)) and time.monotonic() < until:
             for pid in left:
                 kernel.kill(pid, signal.SIGKILL)
 
@@ -78,12 +78,10 @@ class Roster:
 
 
 def _running(groups: Container[int], mark: str) -> list[int]:
-    """The processes of some sessions, and those whose mark begins so; but this one."""
+    """The processes of some sessions, and those with a mark of a run directory; but this one."""
     here = os.getpid()
     return [
         pid
         for pid, found in kernel.processes()
-        if pid != here
-        and found.state != "Z"
-        and (found.session in groups or kernel.variable(pid, MARK).startswith(mark))
+        if pid != here and found.state != "Z" and (found.session in groups or marks.is_under(pid, mark))
     ]

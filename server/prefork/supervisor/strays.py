@@ -12,7 +12,7 @@ import signal
 from collections.abc import Container
 
 from prefork.supervisor import kernel
-from prefork.supervisor.environment import MARK
+from prefork.supervisor import mark as marks
 
 _PATIENCE = 5.0
 """Seconds for killed processes to end: one that hangs in the kernel is left to it."""
@@ -53,4 +53,4 @@ def bury_all(known: Container[int]) -> None:
 
 def _is_of(pid: int, group: int, mark: str) -> bool:
     found = kernel.fields(pid)
-    return found is not None and (found.group == group or kernel.variable(pid, MARK) == mark)
+    return found is not None and (found.group == group or marks.is_on(pid, mark))
