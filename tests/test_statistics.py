@@ -7,6 +7,7 @@ import time
 import pytest
 
 from prefork.testing import Client
+from repositories import is_alive
 from running import serving, wait_until
 
 SOURCE = """
@@ -74,13 +75,16 @@ def test_counts_and_times_are_the_same_everywhere(tmp_path, way):
 def test_counts_survive_the_workers(tmp_path):
     """What replaced workers have counted is in the statistics still."""
     flags = ("--workers", "1")
-    with serving(tmp_path, SOURCE, *flags, env={"PREFORK_ADMIN_TOKEN": "t"}) as server, server.client() as client:
-        assert [ask(client, rows) for rows in (2, 5)] == [200, 200]
-        before = stats(client)
-        assert client.post("/v2/workers/recycle", headers=OPERATOR).status_code == 202
-        wait_until(lambda: "leaves: operator" in server.log, "the end of the old worker")
-        assert ask(client, 2) == 200
-        after = stats(client)
+    with serving(tmp_path, SOURCE, *flags, env={"PREFORK_ADMIN_TOKEN": "t"}) as server:
+        with server.client() as client:
+            assert [ask(client, rows) for rows in (2, 5)] == [200, 200]
+            before = stats(client)
+            answer = client.post("/v2/workers/recycle", headers=OPERATOR)
+        (old,) = answer.json()["replaced"]
+        wait_until(lambda: not is_alive(old), "the end of the old worker")
+        with server.client() as client:
+            assert ask(client, 2) == 200
+            after = stats(client)
     assert after["inference_count"] == 9
     assert [(each["batch_size"], each["compute_infer"]["count"]) for each in after["batch_stats"]] == [(2, 2), (5, 1)]
     assert after["last_inference"] >= before["last_inference"]
