@@ -128,6 +128,24 @@ def test_the_audit_log_does_not_follow_the_log_level(tmp_path):
     assert said[3] == 'client=127.0.0.1 action=recycle status=202 reason=""'
 
 
+@pytest.mark.parametrize(
+    ("path", "more", "said"),
+    [
+        (PATH, {"content": b"x" * 2000}, "action=recycle status=413"),
+        (PATH, {"content": b"x", "headers": {"content-encoding": "gzip"}}, "action=recycle status=400"),
+        ("/v2/repository/models/m/load", {"content": b"x" * 2000}, 'action=load model="m" status=413'),
+        ("/v2/repository/r/models/m/unload", {}, 'action=unload model="m" status=501'),
+    ],
+)
+def test_what_is_refused_at_the_door_is_written_down(front, lines, path, more, said):
+    """A request to change something that is too large, or cannot be read, is a line of the audit log as well."""
+    with Client(Model, front, admin_token=TOKEN, max_body_size=1000) as client:
+        client.post(path, **more)
+        client.post("/v2/models/Model/infer", content=b"x" * 2000)
+    (line,) = lines
+    assert said in line
+
+
 def test_a_get_changes_nothing(front):
     """A link that somebody follows has no effect: 405."""
     with Client(Model, front, admin_token=TOKEN) as client:

@@ -24,6 +24,8 @@ log.setLevel(logging.INFO)  # whoever is above it hands the line on without aski
 _LONGEST = 1000
 """Characters of a text that are written."""
 
+_ACTION = "audited_action"
+
 S = TypeVar("S")
 Endpoint = Callable[[S, Request], Response]
 
@@ -46,9 +48,17 @@ def audited(action: str) -> Callable[[Endpoint[S]], Endpoint[S]]:
                 log.info("%s", _line(request, action, status, time.monotonic() - begun, reason))
             return response
 
+        setattr(recorded, _ACTION, action)
         return recorded
 
     return around
+
+
+def refused(endpoint: object, request: Request, error: PreforkError) -> None:
+    """Write down a request that did not come as far as its endpoint, where that is one of those."""
+    action = getattr(endpoint, _ACTION, "")
+    if action:
+        log.info("%s", _line(request, action, error.status, time.perf_counter() - request.times[0], error.message))
 
 
 def _failure(error: BaseException) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
-from prefork import counting, deadlines, encodings
+from prefork import audit, counting, deadlines, encodings
 from prefork.complaints import Complaints
 from prefork.conversation import Conversation
 from prefork.endpoints import ROUTES, Call, Site, encode_error, stream_error
@@ -109,11 +109,24 @@ class Service:
     def refuse(self, request: Request, error: PreforkError) -> Response:
         """The answer to a request that the front could not take whole, or not in time."""
         request.failure = kind_of(error)
+        self._audit(request, error)
         return self._leave(request, encode_error(request.path, error))
+
+    def _decompress(self, request: Request) -> None:
+        try:
+            encodings.decompress(request, self.site.settings.max_body_size)
+        except PreforkError as error:
+            self._audit(request, error)
+            raise
+
+    def _audit(self, request: Request, error: PreforkError) -> None:
+        route = self._find(request)
+        if route is not None:
+            audit.refused(route.endpoint, request, error)
 
     def _enter(self, request: Request) -> Response | Call:
         if b"content-encoding" in request.headers:
-            encodings.decompress(request, self.site.settings.max_body_size)
+            self._decompress(request)
         if request.method == "OPTIONS":
             return self._preflight(request)
         route = self._find(request)

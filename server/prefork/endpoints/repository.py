@@ -81,6 +81,10 @@ def named_repository(site: Site, request: Request) -> Response:
     raise NotImplementedHere("'repository_name' specification is not supported")
 
 
+named_load = audited("load")(named_repository)
+named_unload = audited("unload")(named_repository)
+
+
 def _check_operator(site: Site, request: Request) -> None:
     """Who asks where models are not loaded by request is told that, whoever it is."""
     if site.settings.control != "explicit":
