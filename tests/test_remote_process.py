@@ -89,6 +89,9 @@ def test_card_of_an_asynchronous_model():
         ("remote_models:Nobody", {}, "Nobody"),
         ("no_such_module:M", {}, "no_such_module"),
         ("remote_models:Greedy", {"memory_limit": 1 << 30}, "memory_limit is 1073741824 bytes"),
+        (WORKER, {"memory_limit": 1 << 20}, "memory_limit is 1048576 bytes, and a process has"),
+        (WORKER, {"memory_limit": 256 << 20, "threads": 100}, "of 100 threads to serve with can be started"),
+        ("remote_models:AsyncWorker", {"memory_limit": 78 << 20}, "memory_limit is 81788928 bytes"),
         (WORKER, {"parameters": {"depth": 3}}, "depth"),
         (WORKER, {"warmup": (Warmup(file="nothing.json"),)}, "warmup: there is no file nothing.json"),
         (WORKER, {"warmup": (Warmup(),)}, "warmup: the model declares no inputs"),
@@ -98,7 +101,20 @@ def test_card_of_an_asynchronous_model():
             "warmup: ",
         ),
     ],
-    ids=["load", "exit", "class", "module", "memory", "parameters", "file", "no example", "warmup"],
+    ids=[
+        "load",
+        "exit",
+        "class",
+        "module",
+        "memory",
+        "no memory",
+        "threads",
+        "little memory",
+        "parameters",
+        "file",
+        "no example",
+        "warmup",
+    ],
 )
 def test_cannot_load(class_, more, message):
     """One that cannot load says why and exits with 3."""

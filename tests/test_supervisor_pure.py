@@ -143,6 +143,8 @@ def test_what_fails_its_trial_stays_on_trial():
         (Death(3), "left with status 3"),
         (Death(0), "left with status 0"),
         (Death(70), "could serve no more and has ended"),
+        (Death(71), "has run out of memory"),
+        (Death(71, GIB, 1 << 20), "has run out of memory: memory_limit is 1048576 bytes"),
         (Death(-signal.SIGSEGV), "was killed by SIGSEGV"),
         (Death(-77), "was killed by signal 77"),
         (Death(-9, GIB), "was killed by SIGKILL, perhaps out of memory: peak 1 GiB"),

@@ -25,6 +25,7 @@ from prefork.remote.host import cost_of
 from prefork.remote.limits import Limits
 from prefork.remote.loops import of_model
 from prefork.remote.peer import Peer
+from prefork.remote.starting import start_all
 
 log = logging.getLogger("prefork")
 
@@ -47,26 +48,33 @@ class AsyncHost:
         self._takes_rest = True
         self.busy: dict[int, Peer] = {}
         """By number, the connections that are served."""
+        self._may_go = threading.Event()
         self._thread = threading.Thread(target=self._run, name="model-loop", daemon=True)
+
+    def prepare(self) -> None:
+        """Start the thread, which waits. Raises ModelLoadError where there can be no more."""
+        start_all([self._thread])
 
     def start(self) -> None:
         """Begin to accept."""
-        self._thread.start()
+        self._may_go.set()
 
     def drain(self, *, whole: bool = True) -> None:
         """Serve what is under way and, if the whole of it is meant, what waits; then end."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._drain, whole)
+        self._may_go.set()
 
     def is_over(self) -> bool:
         """Whether the loop has ended."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        self._may_go.wait()
         asyncio.set_event_loop(self._loop)
         try:
             self._hangups = Hangups(self._loop)
-            self._open()
+            self._loop.call_soon(self._open)
             self._loop.run_forever()
         except BaseException as error:  # noqa: BLE001 - a sys.exit() in a task of the user's, for one
             give_up(error)

@@ -19,6 +19,7 @@ from prefork.remote.doors import BREATH, Doors, Short, Wake, give_up
 from prefork.remote.failing import late, told
 from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
+from prefork.remote.starting import start_all
 from prefork.repository.config import Batching
 
 log = logging.getLogger("prefork")
@@ -149,23 +150,29 @@ class BatchHost:
         self.busy: dict[int, Peer] = {}
         self._intake = SocketIntake(listeners, Terms(policy, instance.spec), self.busy, limits)
         self.mappings = self._intake.mappings
+        self._may_go = threading.Event()
         self._batcher = Batcher(self._intake, instance, policy)
         self._threads = [threading.Thread(target=self._run, name=f"model-{n}", daemon=True) for n in range(threads)]
 
+    def prepare(self) -> None:
+        """Start the threads, which wait. Raises ModelLoadError where there can be no more."""
+        start_all(self._threads)
+
     def start(self) -> None:
         """Begin to accept."""
-        for each in self._threads:
-            each.start()
+        self._may_go.set()
 
     def drain(self, *, whole: bool = True) -> None:
         """Serve what is under way and, if the whole of it is meant, what waits; then end."""
         self._intake.close(takes_rest=whole)
+        self._may_go.set()
 
     def is_over(self) -> bool:
         """Whether all threads have ended."""
         return not any(each.is_alive() for each in self._threads)
 
     def _run(self) -> None:
+        self._may_go.wait()
         try:
             self._batcher.run()
         except BaseException as error:  # noqa: BLE001 - a thread that has ended silently would serve nothing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import resource
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +25,6 @@ from prefork.settings import threads_here
 log = logging.getLogger("prefork")
 
 _FLASK = ("blueprint", "model_error_handler")
-
-
-def limit_memory(size: int) -> None:
-    """Hold this process to so many bytes of its own.
-
-    RLIMIT_DATA counts what it can write and nobody shares: the heap and private mappings. RLIMIT_AS would count address space, of
-    which CUDA and thread stacks reserve far more than they use, and the memory that is shared with the HTTP workers.
-    """
-    if size:
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
 def build(charge: Charge) -> tuple[LocalInstance, Card]:

@@ -26,6 +26,7 @@ from prefork.remote.failing import late, told
 from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
 from prefork.remote.post import Post
+from prefork.remote.starting import start_all
 
 log = logging.getLogger("prefork")
 
@@ -41,6 +42,7 @@ class Host:
         self._limits = limits
         self.mappings = Mappings()
         self._draining = Wake()
+        self._may_go = threading.Event()
         self._takes_rest = True
         self._again: deque[partial[None]] = deque()
         self.busy: dict[int, Peer] = {}
@@ -48,21 +50,28 @@ class Host:
         self._post = Post(self.busy, limits)
         self._threads = [threading.Thread(target=self._run, name=f"model-{n}", daemon=True) for n in range(threads)]
 
+    def prepare(self) -> None:
+        """Start the threads, which wait. Raises ModelLoadError where there can be no more."""
+        start_all(self._threads)
+        if self._instance.sends:
+            self._post.prepare()
+
     def start(self) -> None:
         """Begin to accept."""
-        for each in self._threads:
-            each.start()
+        self._may_go.set()
 
     def drain(self, *, whole: bool = True) -> None:
         """Serve what is under way and, if the whole of it is meant, what waits; then end."""
         self._takes_rest = whole
         self._draining.set()
+        self._may_go.set()
 
     def is_over(self) -> bool:
         """Whether all is answered and all threads have ended."""
         return not self.busy and not any(each.is_alive() for each in self._threads)
 
     def _run(self) -> None:
+        self._may_go.wait()
         doors = Doors(self._listeners, self._draining.descriptor, self._limits.room)
         try:
             self._serve(doors)

@@ -17,6 +17,7 @@ from prefork.remote.hangups import Hangups
 from prefork.remote.limits import Limits
 from prefork.remote.loops import new_loop
 from prefork.remote.peer import Peer
+from prefork.remote.starting import start_all
 
 log = logging.getLogger("prefork")
 
@@ -32,6 +33,10 @@ class Post:
         self._hangups: Hangups | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def prepare(self) -> None:
+        """Start the loop. Raises ModelLoadError where there can be no more threads."""
+        self._running()
+
     @staticmethod
     def encode(answer: Payload) -> bytes:
         """A part as its frame, in the thread that sends it. Raises BadAnswer."""
@@ -45,9 +50,10 @@ class Post:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
-                self._loop = new_loop()
-                self._hangups = Hangups(self._loop)
-                threading.Thread(target=self._run, args=(self._loop,), name="model-post", daemon=True).start()
+                loop = new_loop()
+                self._hangups = Hangups(loop)
+                start_all([threading.Thread(target=self._run, args=(loop,), name="model-post", daemon=True)])
+                self._loop = loop
             return self._loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:

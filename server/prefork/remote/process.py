@@ -32,14 +32,15 @@ from prefork.instance import LocalInstance
 from prefork.remote import service
 from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
-from prefork.remote.building import build, limit_memory
+from prefork.remote.building import build
 from prefork.remote.charge import Charge
 from prefork.remote.doors import give_up, room
 from prefork.remote.host import Host
 from prefork.remote.limits import Limits
 from prefork.remote.peer import Peer
 from prefork.remote.signals import deaf
-from prefork.remote.status import FAILED
+from prefork.remote.starting import is_near, lift_memory, limit_memory
+from prefork.remote.status import FAILED, STARVED
 
 log = logging.getLogger("prefork")
 
@@ -67,6 +68,10 @@ class Serving(Protocol):
 
     busy: dict[int, Peer]
     mappings: Mappings
+
+    def prepare(self) -> None:
+        """Start what will serve. Raises ModelLoadError."""
+        ...
 
     def start(self) -> None:
         """Begin to accept."""
@@ -121,12 +126,24 @@ class Control:
                     faulthandler.dump_traceback(_STDERR, all_threads=True)
                 else:
                     self.orders.put(order)
+        except MemoryError:
+            os._exit(STARVED)
         finally:  # nobody is left to be heard: neither is there for whom to go on
             os._exit(0)
 
 
 def main() -> None:
     """Load the model, serve it, and leave."""
+    try:
+        _main()
+    except (
+        MemoryError,
+        SystemError,
+    ):  # the latter is Python's own for want of memory; whatever else there is to say needs memory too
+        os._exit(STARVED)
+
+
+def _main() -> None:
     standard.keep()
     deaf()
     forks.watch()
@@ -137,9 +154,9 @@ def main() -> None:
         os._exit(0)
     control.listen()
     control.say("loading")
-    instance = _built(control, charge)
+    instance, host = _built(control, charge)
     try:
-        _serve(control, _host(instance, charge), instance, charge)
+        _serve(control, host, instance, charge)
     except BaseException as error:  # noqa: BLE001 - whoever is left would be half a process
         give_up(error)
     _leave(0)
@@ -153,18 +170,21 @@ def _settle(charge: Charge) -> None:
     limit_memory(charge.config.memory_limit)
 
 
-def _built(control: Control, charge: Charge) -> LocalInstance:
+def _built(control: Control, charge: Charge) -> tuple[LocalInstance, Serving]:
     try:
         _settle(charge)
         instance, card = build(charge)
+        host = _host(instance, charge)
+        host.prepare()
     except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
+        lift_memory()
         forks.end(error)
         control.say("failed", message=_message(error, charge), traceback=_trace(error))
         _leave(FAILED)
     gc.collect()
     gc.freeze()  # what the model has loaded is looked through no more
     control.say("ready", card=msgspec.to_builtins(card), memory=_memory())
-    return instance
+    return instance, host
 
 
 def _host(instance: LocalInstance, charge: Charge) -> Serving:
@@ -247,13 +267,18 @@ class _Watch:
 
 
 def _message(error: BaseException, charge: Charge) -> str:
+    words, limit = _words(error), charge.config.memory_limit
+    is_starved = limit and (
+        isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) or is_near(limit)
+    )
+    return f"{words} (memory_limit is {limit} bytes)" if is_starved and "memory_limit" not in words else words
+
+
+def _words(error: BaseException) -> str:
     if isinstance(error, StartupError):
         return str(error)
     if isinstance(error, SystemExit):
         return f"the model called sys.exit({error.code!r})"
-    limit = charge.config.memory_limit
-    if limit and any(isinstance(each, MemoryError) for each in (error, error.__cause__)):
-        return f"MemoryError: {error} (memory_limit is {limit} bytes)"
     return f"{type(error).__name__}: {error}"
 
 

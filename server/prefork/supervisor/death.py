@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from prefork.remote.status import GAVE_UP
+from prefork.remote.status import GAVE_UP, STARVED
 
 _NEAR = 0.8
 """The part of its memory limit from which on a process that aborts may have run out of it."""
 
 
-_LEFT = {GAVE_UP: "could serve no more and has ended"}
+_LEFT = {GAVE_UP: "could serve no more and has ended", STARVED: "has run out of memory"}
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -37,6 +37,8 @@ class Death(msgspec.Struct, frozen=True):
         how = _LEFT.get(self.code) or (
             f"left with status {self.code}" if self.code >= 0 else f"was killed by {name(-self.code)}"
         )
+        if self.code == STARVED and self.limit:
+            return f"has run out of memory: memory_limit is {self.limit} bytes"
         if self.asked or not self._is_hunger:
             return how
         signs = [
