@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from prefork.errors import RepositoryError
 from prefork.repository.folder import Found
 from prefork.repository.repository import Repository
+from prefork.runtimes import shelf
 from repositories import NUMBER, add, ask, load, number, repository_server
 from repository_files import put
 
@@ -34,6 +37,68 @@ NAMES: dict[str, tuple[Change, str]] = {
     ),
     "a file named with 5000 bytes": (lambda m: put(m, {"model.yaml": f"file: {'x' * 5000}"}), "File name too long"),
     "a class of 300 bytes": (lambda m: put(m, {"model.yaml": f"class: {'x' * 300}:A"}), "File name too long"),
+}
+
+
+def piped(path: Path) -> None:
+    """A named pipe in the place of the file that may be there."""
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(path))
+
+
+LABELLED = 'output [{ name: "Y" data_type: TYPE_FP64 dims: [ 2 ] label_filename: "labels.txt" }]'
+WARMED = 'model_warmup { inputs { key: "x" value { data_type: TYPE_FP64 dims: [ 1 ] input_data_file: "x" } } }'
+PIPE = "it is a named pipe, and a file is needed"
+
+NO_FILES: dict[str, tuple[Change, str]] = {
+    "model.yaml": (lambda m: piped(m / "model.yaml"), f"odd/model.yaml: cannot be read: {PIPE}"),
+    "config.pbtxt": (lambda m: piped(m / "config.pbtxt"), f"odd/config.pbtxt: cannot be read: {PIPE}"),
+    "model.py": (lambda m: piped(m / "1/model.py"), f"odd/1/model.py: cannot be read: {PIPE}"),
+    "Odd.py": (lambda m: ((m / "1/model.py").unlink(), piped(m / "1/Odd.py")), f"odd/1/Odd.py: cannot be read: {PIPE}"),
+    "another Python's": (
+        lambda m: (piped(m / "1/model.py"), put(m, {"model.yaml": "class: model:Model\npython: python3"})),
+        f"odd/1/model.py: cannot be read: {PIPE}",
+    ),
+    "a saved model": (
+        lambda m: ((m / "1/model.py").unlink(), piped(m / "1/x.onnx")),
+        "there is nothing to serve; x.onnx is a named pipe",
+    ),
+    "a saved model with its runtime": (
+        lambda m: (piped(m / "1/x.onnx"), put(m, {"model.yaml": "runtime: onnx\nfile: x.onnx"})),
+        f"odd/1/x.onnx cannot be read: {PIPE}",
+    ),
+    "MLServer's": (
+        lambda m: (
+            piped(m / "1/x"),
+            put(m, {"1/model-settings.json": '{"implementation": "mlserver_onnx.Model", "parameters": {"uri": "x"}}'}),
+        ),
+        f"odd/1/x cannot be read: {PIPE}",
+    ),
+    "a warm-up": (
+        lambda m: (piped(m / "1/x.json"), put(m, {"model.yaml": "warmup: x.json"})),
+        f"odd/1/x.json: cannot be read: {PIPE}",
+    ),
+    "Triton's warm-up": (
+        lambda m: (piped(m / "warmup/x"), put(m, {"config.pbtxt": WARMED})),
+        f"warmup/x cannot be read: {PIPE}",
+    ),
+    "labels": (
+        lambda m: (piped(m / "labels.txt"), put(m, {"config.pbtxt": LABELLED})),
+        f"labels.txt cannot be read: {PIPE}",
+    ),
+    "a socket": (lambda m: listening(m / "model.yaml"), "model.yaml: cannot be read: it is a socket"),
+    "a device": (lambda m: (m / "model.yaml").symlink_to("/dev/zero"), "model.yaml: cannot be read: it is a device"),
+    "a link to nothing": (lambda m: (m / "model.yaml").symlink_to("gone"), "model.yaml: cannot be read: No such file"),
+    "a file without an end": (
+        lambda m: (put(m, {"model.yaml": ""}), os.truncate(m / "model.yaml", 1 << 40)),
+        "model.yaml: cannot be read: it has more than 64 MiB",
+    ),
 }
 
 
@@ -81,14 +146,37 @@ def test_a_link_into_a_folder_that_is_no_utf_8_is_refused(models: Path):
     assert "is no UTF-8; rename it" in error.message
 
 
+@pytest.mark.parametrize(("change", "problem"), NO_FILES.values(), ids=NO_FILES)
+def test_what_is_no_file_is_refused_and_not_waited_for(models: Path, change: Change, problem: str):
+    """A pipe, a socket or a device where a file is read is the model's error, which names it."""
+    change(models / "odd")
+    found: dict[str, Found | RepositoryError] = {}
+    reading = threading.Thread(target=lambda: found.update(Repository([models], shelf.known()).scan()), daemon=True)
+    reading.start()
+    reading.join(30)
+    assert isinstance(found["good"], Found)
+    error = found["odd"]
+    assert isinstance(error, RepositoryError)
+    assert problem in error.message
+
+
+def test_a_pipe_that_nobody_reads_is_in_nobodys_way(models: Path):
+    """A model may leave its own pipes and sockets beside its files."""
+    piped(models / "odd/1/pipe")
+    listening(models / "odd/socket")
+    assert isinstance(Repository([models], shelf.known()).scan()["odd"], Found)
+
+
 def test_a_server_starts_with_odd_models(tmp_path: Path, models: Path):
     """What is wrong with each stands in the index; the others are served, and the supervisor is unhurt."""
     renamed(models / "odd", b"odd\xff")
     add(models, "o" * 255, NUMBER.format(number=3))
+    piped(add(models, "pipe", NUMBER.format(number=4)).parent / "model.yaml")
     with repository_server(tmp_path, "--control", "explicit", "--load-model", "*") as server, server.client() as client:
         assert number(ask(client, "good")) == 1
         rows = {row["name"]: row for row in client.post("/v2/repository/index").json()}
-        assert {name for name, row in rows.items() if row["state"] == "UNAVAILABLE"} == {"odd\\xff", "o" * 255}
+        assert {name for name, row in rows.items() if row["state"] == "UNAVAILABLE"} == {"odd\\xff", "o" * 255, "pipe"}
+        assert PIPE in rows["pipe"]["reason"]
         assert "the folder's name is no UTF-8; rename it" in rows["odd\\xff"]["reason"]
         assert load(client, "odd%5Cxff").status_code == 400
         assert load(client, "good").status_code == 200

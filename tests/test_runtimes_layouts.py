@@ -62,7 +62,9 @@ def test_mlserver_settings_without_a_uri_mean_their_folder(tmp_path):
 )
 def test_mlserver_runtimes_have_ours_in_their_place(tmp_path, implementation, runtime):
     """Each implementation for saved models is served by the runtime of the same files."""
-    folder = mlserver(tmp_path / "m", implementation=implementation, parameters={"uri": "file:///dev/null"})
+    (tmp_path / "saved").touch()
+    uri = f"file://{tmp_path}/saved"
+    folder = mlserver(tmp_path / "m", implementation=implementation, parameters={"uri": uri})
     assert recognise(folder, layouts=LAYOUTS).runtime == runtime
 
 

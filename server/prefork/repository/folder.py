@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from prefork.errors import RepositoryError
-from prefork.repository import fingerprint, model_yaml, policy, triton
+from prefork.repository import files, fingerprint, model_yaml, policy, triton
 from prefork.repository.config import ModelConfig
 from prefork.repository.overrides import Override
 from prefork.repository.source import Source
@@ -145,7 +145,7 @@ def read_config(folder: Path, config_name: str = "") -> tuple[ModelConfig, tuple
     """
     file = triton.file_in(folder, config_name)
     base = triton.Read(ModelConfig()) if file is None else triton.read_file(file, folder)
-    if (folder / model_yaml.FILE).exists():
+    if (folder / model_yaml.FILE).exists() or (folder / model_yaml.FILE).is_symlink():
         return model_yaml.read(folder / model_yaml.FILE, base.config), base.notes
     return base
 
@@ -178,7 +178,9 @@ def recognise(place: Place, config: ModelConfig, known: Known) -> Recognised:
             return found
     if config.file and place.find(config.file) is None:
         raise RepositoryError(f"{place.folder}: there is no {config.file}")
-    raise RepositoryError(f"{place.folder}: there is nothing to serve; {MODULE} with a class is needed")
+    raise RepositoryError(
+        f"{place.folder}: there is nothing to serve; {_oddity(place.folder) or f'{MODULE} with a class is needed'}"
+    )
 
 
 def class_of(place: Place, config: ModelConfig) -> Recognised | None:
@@ -229,6 +231,7 @@ def _version(place: Place, number: int, config: ModelConfig, shared: str, known:
         file=found.file or config.file,
         parameters={**found.parameters, **config.parameters},
     )
+    _check_file(place, whole.file)
     _check_warmup(place, whole)
     _check_text(place, whole)
     own = fingerprint.folder(place.folder) if place.folder != place.model_folder else ""
@@ -246,6 +249,20 @@ def _check_warmup(place: Place, config: ModelConfig) -> None:
     for each in config.warmup:
         if each.file and place.find(each.file) is None:
             raise RepositoryError(f"{place.folder}: there is no {each.file}, which the warm-up names")
+        _check_file(place, each.file)
+
+
+def _check_file(place: Place, file: str) -> None:
+    """Raises OSError for a pipe or a device, at which the model's process would wait until its time to load is up."""
+    path = place.find(file) if file else None
+    if path is not None:
+        files.check(path)
+
+
+def _oddity(folder: Path) -> str:
+    """The first entry that is neither a file nor a folder, in words."""
+    found = ((name, files.odd(folder / name)) for name in _names(folder) if (folder / name).exists())
+    return next((f"{name} is {words}, and a file is needed" for name, words in found if words), "")
 
 
 def _check_text(place: Place, config: ModelConfig) -> None:
@@ -271,6 +288,7 @@ def _checked(place: Place, config: ModelConfig) -> str:
     if path is None:
         where = " or ".join(str(each) for each in place.folders())
         raise RepositoryError(f"{config.class_!r}: there is no {module.replace('.', '/')}.py in {where}")
+    files.check(path)
     if not config.python:
         Source(path).check(name)
     return f"{module}:{name}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prefork.errors import RepositoryError
+from prefork.repository import files
 
 HOOKS = frozenset(
     {"predict", "execute", "transform_input", "transform_output", "route", "aggregate", "send_feedback"}
@@ -69,7 +70,7 @@ class Source:
 
 def _parsed(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes(), str(path))
+        return ast.parse(files.read(path), str(path))
     except OSError as error:
         raise RepositoryError(f"{path}: cannot be read: {error.strerror}") from None
     except SyntaxError as error:

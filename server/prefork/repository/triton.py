@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from prefork.errors import RepositoryError
 from prefork.payload import ModelSpec, TensorSpec
-from prefork.repository import triton_form, triton_warmup
+from prefork.repository import files, triton_form, triton_warmup
 from prefork.repository import triton_types as triton
 from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy, check_level
 
@@ -44,7 +44,7 @@ def file_in(folder: Path, config_name: str = "") -> Path | None:
 def read_file(path: Path, folder: Path | None = None) -> Read:
     """A file of Triton's. folder: the model's, if that is not where the file is. Raises RepositoryError that names the file and the line or the field."""
     try:
-        return _ours(*triton_form.from_text(path.read_text(encoding="utf-8")), folder or path.parent)
+        return _ours(*triton_form.from_text(files.text(path)), folder or path.parent)
     except OSError as error:
         raise RepositoryError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
@@ -150,7 +150,7 @@ def _lines(folder: Path | None, file: str, path: str) -> tuple[str, ...]:
     if folder is None:
         raise ValueError(f"{path}: there is no folder to read {file} from")
     try:
-        return tuple((folder / file).read_text(encoding="utf-8").splitlines())
+        return tuple(files.text(folder / file).splitlines())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import UNSET
 
 from prefork import payload
+from prefork.repository import files
 from prefork.repository.config import Warmup
 from prefork.repository.triton_bytes import elements
 from prefork.repository.triton_types import DATATYPES, TYPES, ModelWarmup, WarmupInput
@@ -98,7 +99,7 @@ def _from_file(name: str, path: str, datatype: str, folder: Path | None) -> list
     if datatype == "BF16":
         raise ValueError(f"{path}: input_data_file: BF16 is not read from a file")
     try:
-        data = (folder / "warmup" / name).read_bytes()
+        data = files.read(folder / "warmup" / name)
         return (
             [each.decode() for each in elements(data)]
             if datatype == "BYTES"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from prefork.errors import ModelLoadError
+from prefork.repository import files
 from prefork.runtimes import pickles, table
 from prefork.runtimes.runtime import Runtime
 
@@ -137,6 +138,8 @@ def _unreadable(path: Path) -> str:
         elif path.is_file():
             with path.open("rb") as file:
                 file.read(1)
+        elif odd := files.odd(path):
+            return f"it is {odd}, and a file is needed"
     except OSError as error:
         return error.strerror or str(error)
     return ""
