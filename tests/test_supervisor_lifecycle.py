@@ -247,6 +247,22 @@ def test_the_reason_of_a_model_that_is_not_served_is_that_of_the_last_try(tmp_pa
         assert running.index()["m", "1"] == {"name": "m", "version": "1", "state": "READY"}
 
 
+@pytest.mark.parametrize(("file", "text"), [("1/model.py", "nonsense("), ("model.yaml", "nonsense: 1\n")])
+def test_a_version_whose_files_cannot_be_meant_is_known_and_failed(tmp_path, models, file, text):
+    """As one whose code fails: in the index and for the workers with its reason, from its first load on."""
+    (models / "m" / file).write_text(text)
+    with explicit(tmp_path, models) as running:
+        running.settle()
+        (row,) = running.ask("index")["models"]
+        assert (row["version"], row["state"]) == ("1", "UNAVAILABLE")
+        assert file in row["reason"]
+        assert (running.run / "models/m/known").read_text() == f"1 {row['reason']}\n"
+        (models / "m" / file).unlink()
+        put(models, "m", 1)
+        assert running.ask("load", name="m") == {"ok": True}
+        assert running.ask("index")["models"] == [{"name": "m", "version": "1", "state": "READY"}]
+
+
 def test_one_failing_version_fails_the_load_of_all(tmp_path, models):
     """Nothing of the new ones is left, and each says which one it was."""
     put(models, "m", 1, "versions: all\n")

@@ -138,10 +138,14 @@ class PreloadRefused(ModelLoadError):
 
 
 class RepositoryError(PreforkError):
-    """What a repository holds under a name cannot be served, or a load asks for what cannot be; the message says what and where."""
+    """What a repository holds under a name cannot be served, or a load asks for what cannot be; the message says what and where.
+
+    versions: those that are there and that it keeps from being served.
+    """
 
     status = 400
     reason = "BAD_REPOSITORY"
+    versions: tuple[int, ...] = ()
 
 
 class Unauthorized(PreforkError):

@@ -111,6 +111,9 @@ def read(
         return _read(folder, name, config, known or Known(), config_name)
     except OSError as error:  # a name too long, a folder that may not be entered
         raise RepositoryError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+    except RepositoryError as error:
+        error.versions = error.versions or _latest(folder)
+        raise
 
 
 def _read(folder: Path, name: str, config: ModelConfig | None, known: Known, config_name: str) -> Found:
@@ -127,7 +130,11 @@ def _read(folder: Path, name: str, config: ModelConfig | None, known: Known, con
             f"{folder}: at least one version must be available under the version policy of model {name!r}; {found}"
         )
     shared = fingerprint.folder(folder, [*_CONFIGS, *_number_folders(folder)])
-    versions = {number: _version(places[number], number, said, shared, known) for number in chosen}
+    try:
+        versions = {number: _version(places[number], number, said, shared, known) for number in chosen}
+    except RepositoryError as error:
+        error.versions = tuple(chosen)
+        raise
     return Found(
         name=name,
         folder=folder,
@@ -205,6 +212,14 @@ def _places(folder: Path, name: str) -> tuple[dict[int, Place], list[str]]:
     if any(not fingerprint.is_ignored(each) and each not in _CONFIGS for each in _names(folder)) and not ignored:
         return {1: Place(name, folder, folder)}, ignored
     return {}, ignored
+
+
+def _latest(folder: Path) -> tuple[int, ...]:
+    """The version that is meant where nobody can say which ones are."""
+    try:
+        return tuple(sorted(_places(folder, folder.name)[0])[-1:])
+    except (RepositoryError, OSError):
+        return ()
 
 
 def _number_folders(folder: Path) -> list[str]:

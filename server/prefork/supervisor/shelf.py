@@ -143,15 +143,21 @@ class Shelf:
         try:
             offer = await found
         except PreforkError as error:
-            self.failure = error.message
-            for entry in self.entries.values():
-                # A version that was withdrawn has no part in it, unless there is no other whose failure it can be.
-                if entry.serving is not None or entry.failure or not self.is_serving:
-                    entry.fail(error.message)
-            self._show()
+            self._not_found(error)
             raise
         self.failure = ""
         return offer
+
+    def _not_found(self, error: PreforkError) -> None:
+        self.failure = error.message
+        meant = {str(number) for number in getattr(error, "versions", ())}
+        for number in meant:
+            self.entries.setdefault(number, Entry(number))
+        for number, entry in self.entries.items():
+            # A version that was withdrawn has no part in it, unless there is no other whose failure it can be.
+            if number in meant or entry.serving is not None or entry.failure or not self.is_serving:
+                entry.fail(error.message)
+        self._show()
 
     async def _load_all(self, versions: Sequence[Version]) -> None:
         generations = [Generation(each, self._run.next_generation(), self._means, self._changed) for each in versions]
