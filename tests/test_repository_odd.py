@@ -181,3 +181,17 @@ def test_a_server_starts_with_odd_models(tmp_path: Path, models: Path):
         assert load(client, "odd%5Cxff").status_code == 400
         assert load(client, "good").status_code == 200
         assert "Traceback" not in server.log
+
+
+def test_a_config_that_nests_too_deep_is_the_clients_error(tmp_path: Path, models: Path):
+    """A load's `config` is JSON in a text; it may nest as deep as a body may, and the supervisor never sees it."""
+    with (
+        repository_server(tmp_path, "--control", "explicit", "--load-model", "good") as server,
+        server.client() as client,
+    ):
+        for depth in (101, 900, 100_000):
+            answer = load(client, "good", config='{"parameters": {"x": ' + "[" * depth + "]" * depth + "}}")
+            assert answer.status_code == 400, answer.text
+            assert answer.json()["error"] == "parameter 'config': the JSON nests deeper than 100 levels"
+        assert number(ask(client, "good")) == 1
+        assert "Traceback" not in server.log

@@ -18,6 +18,7 @@ from prefork.endpoints.site import Site
 from prefork.errors import BadRequest, NotImplementedHere
 from prefork.http import Request, Response
 from prefork.protocols import json
+from prefork.protocols.depth import check_depth
 from prefork.repository.triton import as_triton
 
 
@@ -105,9 +106,17 @@ def _check_rest(parameters: dict[str, Any], known: tuple[str, ...]) -> None:
 def _config(text: Any) -> dict[str, Any]:
     """Triton's clients send the JSON as text; an object is as good."""
     try:
-        found = msgspec.json.decode(text) if isinstance(text, str) else text
+        found = _parsed(text) if isinstance(text, str) else text
     except msgspec.MsgspecError as error:
         raise BadRequest(f"parameter 'config' is no JSON: {error}") from None
+    except BadRequest as error:
+        raise BadRequest(f"parameter 'config': {error.message}") from None
     if not isinstance(found, dict):
         raise BadRequest("parameter 'config' must be a JSON object")
     return found
+
+
+def _parsed(text: str) -> Any:
+    """JSON within JSON, which may nest as deep as any other."""
+    check_depth(text.encode(), json.MAX_DEPTH)
+    return msgspec.json.decode(text)
