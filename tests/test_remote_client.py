@@ -17,6 +17,7 @@ from prefork.frames.codec import encode_answer
 from prefork.frames.layout import ANSWER, END, LAST, PREFIX
 from prefork.payload import Kind, Payload
 from prefork.remote import RemoteInstance
+from prefork.remote.away import Away
 from prefork.remote.talk import was_read
 from running import wait_until
 
@@ -99,6 +100,23 @@ def test_unloaded(tmp_path, ask, act):
     with Far(tmp_path / "s", act), pytest.raises(Unavailable, match="the model m was unloaded before") as caught:
         ask(RemoteInstance(address, CARD, known=str(tmp_path / "s")), Payload(Kind.TEXT, "x"))
     assert caught.value.headers == ()
+
+
+def test_away(tmp_path, ask):
+    """A model that is to be back in a moment is waited for, as long as the request has time: then it is a 503."""
+    answers = [Away("away"), Away("away"), str(tmp_path / "s")]
+
+    def address(_level):
+        found = answers.pop(0) if answers else Away("away")
+        if isinstance(found, str):
+            return found
+        raise found
+
+    with Far(tmp_path / "s", answer):
+        assert ask(RemoteInstance(address, CARD), Payload(Kind.TEXT, "x")) == ["well"]
+    with pytest.raises(Unavailable, match="away") as caught:
+        ask(RemoteInstance(address, CARD), Payload(Kind.TEXT, "x", deadline=time.monotonic() + 0.05))
+    assert caught.value.headers == (("Retry-After", "1"),)
 
 
 @pytest.mark.parametrize("known", ["s", "gone"])

@@ -371,8 +371,7 @@ def test_a_killed_supervisor_is_replaced_and_its_models_are_served_again(tmp_pat
         supervisor = int(Path(f"/proc/{old}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(supervisor, signal.SIGKILL)
         wait_gone({old, supervisor})
-        wait_until(lambda: ask(client, "two").status_code == 200, "the model to be served again")
-        assert pid(ask(client, "two")) != old
+        assert pid(ask(client, "two")) != old  # nobody is refused meanwhile
         assert ask(client, "one").status_code == 404
         assert load(client, "one").status_code == 200
 

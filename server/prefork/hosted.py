@@ -5,6 +5,7 @@
     RUN_DIR/models/<name>/v<version>, latest       links to `<version>.<copy>`, there exactly while that is ready
     RUN_DIR/models/<name>/known                    versions that are known and not ready, one a line, each with why after a space
     RUN_DIR/models/<name>/wanted                   there while none is ready and one is to be
+    RUN_DIR/returning                              there while a supervisor loads what one that has died had loaded
 
 A name is looked up for every request, which is one readlink; what a copy is like is read once.
 """
@@ -23,6 +24,7 @@ import msgspec
 from prefork.catalogue import Served, unknown
 from prefork.errors import NotFound, PreforkError, Unavailable
 from prefork.remote import Card, RemoteInstance
+from prefork.remote.away import Away
 from prefork.remote.lines import Lines
 
 _REMEMBERED = 256
@@ -45,8 +47,13 @@ class Hosted:
 
     def find(self, name: str, version: str | None = None) -> Served:
         """The model of that name, in the latest of its versions that are ready where none is said."""
-        copy = self._copy(name, version)
         known = self._served.get((name, version))
+        try:
+            copy = self._copy(name, version)
+        except Away:
+            if known is None:
+                raise
+            return known[1]  # which waits for it
         return known[1] if known is not None and known[0] == copy else self._read(name, version, copy)
 
     def main(self) -> Served:
@@ -127,6 +134,8 @@ class Hosted:
         known = _known(folder)
         if version is not None and version not in known:
             return unknown(name, version)
+        if (folder / "wanted").exists() and (folder.parent.parent / "returning").exists():
+            return Away(f"the model '{name}' is not ready at this moment")
         if version is not None:
             why = _because(known[version])
             return Unavailable(f"Request for unknown model: '{name}' version {version} is not at ready state{why}")

@@ -20,7 +20,8 @@ from prefork.frames.arena import Arenas
 from prefork.frames.codec import encode_request
 from prefork.frames.layout import BadFrame
 from prefork.payload import ModelSpec, Payload
-from prefork.remote import blocking, onloop
+from prefork.remote import away, blocking, onloop
+from prefork.remote.away import Away
 from prefork.remote.charge import Card
 from prefork.remote.lines import Line, Lines
 from prefork.remote.talk import UNHEARD, Died, Talk, was_read
@@ -78,7 +79,7 @@ class RemoteInstance:
         """The answers as they come; this thread waits for them. Raises PreforkError only."""
         talk, turn = self._talk(request), self._turn(request)
         while True:
-            sock = self._connect(talk, request)
+            sock = away.wait(self._connect, talk, request)
             try:
                 blocking.limit(sock, request.deadline)
                 talk.send(sock)
@@ -103,7 +104,7 @@ class RemoteInstance:
         talk, turn = self._talk(request, may_stay=True), self._turn(request)
         found: Payload | None = None
         while True:
-            line = self._line(talk, request)
+            line = await away.wait_async(self._line, talk, request)
             try:
                 if not talk.begin(line.sock):
                     await talk.send_async(line.sock)
@@ -130,7 +131,7 @@ class RemoteInstance:
         """The answers as they come, on the running event loop. Raises PreforkError only."""
         talk, turn = self._talk(request), self._turn(request)
         while True:
-            sock = self._connect(talk, request)
+            sock = await away.wait_async(self._connect, talk, request)
             try:
                 if not talk.begin(sock):
                     await talk.send_async(sock)
@@ -217,7 +218,7 @@ class RemoteInstance:
             sock = self._connected(self._address(urgency))
             if sock is not None:
                 return sock
-        raise self._unavailable("is not there at this moment")
+        raise Away(f"the model {self._card.spec.name} is not there at this moment")
 
     def _connected(self, path: str) -> socket.SocketType | None:
         """A connection; None when there is nobody any more."""

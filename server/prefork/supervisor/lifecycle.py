@@ -61,6 +61,7 @@ class Lifecycle:
         self._named = set(wanted)
         self._desired.begin()
         await asyncio.gather(*(self._begin(name, parameters) for name, parameters in wanted.items()))
+        self._run.returned()
         self.settled.set()
 
     async def load(self, name: str, parameters: Mapping[str, Any] | None = None, *, force: bool = False) -> None:

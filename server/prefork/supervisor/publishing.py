@@ -5,6 +5,7 @@
     models/<name>/latest                        the same for the highest version that is ready
     models/<name>/known                         the versions that are known and not ready, one a line, each with why after a space
     models/<name>/wanted                        there while no version is ready and one is to be: it loads, or has failed after having served
+    returning                                   there while a supervisor loads what one that has died had loaded
 
 A link moves by a rename. A version is never neither ready nor known in between.
 """
@@ -27,7 +28,8 @@ _WANTED = "wanted"
 _LONGEST = 2000
 """Characters of a reason: workers read it for every request that they refuse."""
 _OWN = ("models", "instances", "desired", "overrides")
-_FILES = ("supervisor.sock", "generation", "owner")
+_RETURNING = "returning"
+_FILES = ("supervisor.sock", "generation", "owner", _RETURNING)
 
 
 class RunDirectory:
@@ -38,8 +40,9 @@ class RunDirectory:
 
     def clear(self, *, all_of_it: bool = True) -> None:
         """Remove what a supervisor has made; without `all_of_it` what the next one needs to go on from here stays."""
-        stay = () if all_of_it else ("desired", "generation", "owner", "models")
+        stay = () if all_of_it else ("desired", "generation", "owner", "models", _RETURNING)
         if not all_of_it:
+            (self.path / _RETURNING).touch()  # first: who finds a name withdrawn waits for it
             self._withdraw_all()
         for name in _OWN:
             if name not in stay:
@@ -47,6 +50,10 @@ class RunDirectory:
         for name in _FILES:
             if name not in stay:
                 (self.path / name).unlink(missing_ok=True)
+
+    def returned(self) -> None:
+        """All is loaded again that is to be: nobody is to wait for the others."""
+        (self.path / _RETURNING).unlink(missing_ok=True)
 
     def _withdraw_all(self) -> None:
         """What was ready is known and wanted: those who ask for it are to come again."""
