@@ -172,10 +172,17 @@ def test_a_server_starts_with_odd_models(tmp_path: Path, models: Path):
     renamed(models / "odd", b"odd\xff")
     add(models, "o" * 255, NUMBER.format(number=3))
     piped(add(models, "pipe", NUMBER.format(number=4)).parent / "model.yaml")
+    add(models, "variable", NUMBER.format(number=5), environment="{'A=B': c}")
     with repository_server(tmp_path, "--control", "explicit", "--load-model", "*") as server, server.client() as client:
         assert number(ask(client, "good")) == 1
         rows = {row["name"]: row for row in client.post("/v2/repository/index").json()}
-        assert {name for name, row in rows.items() if row["state"] == "UNAVAILABLE"} == {"odd\\xff", "o" * 255, "pipe"}
+        assert {name for name, row in rows.items() if row["state"] == "UNAVAILABLE"} == {
+            "odd\\xff",
+            "o" * 255,
+            "pipe",
+            "variable",
+        }
+        assert "environment.A=B: a variable's name is needed" in rows["variable"]["reason"]
         assert PIPE in rows["pipe"]["reason"]
         assert "the folder's name is no UTF-8; rename it" in rows["odd\\xff"]["reason"]
         assert load(client, "odd%5Cxff").status_code == 400

@@ -130,7 +130,7 @@ def _single(settings: Settings) -> Single:
         instances=settings.instances,
         devices=settings.devices,
         threads=max(1, settings.threads),
-        environment={name: str(value) for name, value in settings.environment.items()},
+        environment=settings.environment,
         python=settings.python,
         allocator=settings.allocator,
         memory_limit=settings.memory_limit,

@@ -9,7 +9,7 @@ import msgspec
 
 from prefork.payload import DATATYPES, TensorSpec
 from prefork.repository.reading import Wrong, each, said, structure, values
-from prefork.settings import parameters
+from prefork.settings import environment, parameters
 from prefork.settings.setting import About, boolean, mapping, one_of, segment, size, text, whole
 
 Device = int | str
@@ -151,7 +151,7 @@ def _devices(raw: Any) -> tuple[Device, ...]:
 def _device(raw: Any) -> Device:
     if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0:
         return raw
-    if isinstance(raw, str) and raw:
+    if isinstance(raw, str) and text(raw):
         return int(raw) if raw.isdecimal() else raw
     raise Wrong("a device's number or identifier is needed")
 
@@ -194,7 +194,13 @@ def _labels(raw: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _environment(raw: Any) -> dict[str, str]:
-    return values(text, "variables to texts")(raw)
+    found = values(text, "variables to texts")(raw)
+    for name in found:
+        try:
+            environment.check_name(name)
+        except ValueError as error:
+            raise Wrong(error, name) from None
+    return found
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"class_": "class"}):

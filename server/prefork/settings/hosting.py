@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from prefork.settings import environment
 from prefork.settings.setting import About, one_of, segment, several, size, text, whole
 
 
@@ -68,7 +69,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     environment: Annotated[
-        dict[str, Any], About("Environment variables for the model's processes.", default="none")
+        dict[str, str], About("Environment variables for the model's processes.", default="none", read=environment.read)
     ] = msgspec.field(default_factory=dict)
     python: Annotated[
         str,

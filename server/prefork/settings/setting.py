@@ -68,6 +68,8 @@ class Given(msgspec.Struct, frozen=True):
 
 def text(raw: Any) -> str:
     """Text as it stands. YAML's own reading of `1.10` or `no` is refused: it is not what was written."""
+    if isinstance(raw, str) and "\0" in raw:
+        raise ValueError("text without the character NUL is needed")
     if isinstance(raw, str):
         return raw
     if isinstance(raw, int) and not isinstance(raw, bool):
