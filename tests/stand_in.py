@@ -179,7 +179,7 @@ DEAF = TOLD.get("deaf", False)
 say("loading")
 load(TOLD)
 spec = {"name": CHARGE["config"]["name"], "version": CHARGE.get("version", "1")}
-say("ready", card={"spec": spec, "described": spec, "loaded": 0.5}, memory=1)
+say("ready", card={"spec": spec, "described": spec, "loaded": 0.5, "config": CHARGE["config"]}, memory=1)
 if TOLD.get("short_lived"):
     os._exit(9)
 SOCKETS = [socket.socket(fileno=number) for number in CHARGE["listeners"]]

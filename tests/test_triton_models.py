@@ -193,6 +193,68 @@ def test_auto_complete(tmp_path):
         assert output(answered) == [4]
 
 
+COMPLETES = """
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(8)
+        config.set_dynamic_batching()
+        config.add_input({"name": "X", "data_type": "TYPE_FP32", "dims": [1]})
+        config.add_output({"name": "Y", "data_type": "TYPE_FP32", "dims": [1]})
+        return config
+    def execute(self, requests):
+        time.sleep(0.01)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x(each) * 0 + len(x(each)))]) for each in requests]
+"""
+
+
+def test_auto_complete_sets_the_batching(tmp_path):
+    """What it sets holds as if config.pbtxt had said it: requests are put together, and /config shows all of it."""
+
+    def ask(_):
+        inputs = [{"name": "X", "shape": [1, 1], "datatype": "FP32", "data": [1]}]
+        return output(client.post("/v2/models/m/infer", json={"inputs": inputs}))
+
+    with serving(tmp_path, COMPLETES, None) as (_, client), ThreadPoolExecutor(6) as pool:
+        said = client.get("/v2/models/m/config").json()
+        assert (said["max_batch_size"], said["input"][0]["dims"], "dynamic_batching" in said) == (8, [1], True)
+        wait_until(lambda: max(pool.map(ask, range(6))) > [1], "a batch of several")
+
+
+def test_auto_complete_leaves_what_the_file_says(tmp_path):
+    """A smaller batch and a delay of the file's own hold; /config shows them, with what was completed."""
+    config = """
+    max_batch_size: 4
+    dynamic_batching { max_queue_delay_microseconds: 3000 }
+    input [{ name: "X" data_type: TYPE_FP32 dims: [ 1 ] }]
+    """
+    with serving(tmp_path, COMPLETES, config) as (_, client):
+        said = client.get("/v2/models/m/config").json()
+        assert (said["max_batch_size"], said["dynamic_batching"]["max_queue_delay_microseconds"]) == (4, 3000)
+        assert [each["name"] for each in said["output"]] == ["Y"]
+
+
+def test_auto_complete_makes_it_decoupled(tmp_path):
+    """Then it answers in parts, and an error behind some of them is the last event."""
+    source = """
+    class TritonPythonModel:
+        @staticmethod
+        def auto_complete_config(config):
+            config.set_model_transaction_policy({"decoupled": True})
+            config.add_input({"name": "X", "data_type": "TYPE_FP32", "dims": [1]})
+            config.add_output({"name": "Y", "data_type": "TYPE_FP32", "dims": [-1]})
+            return config
+        def execute(self, requests):
+            sender = requests[0].get_response_sender()
+            sender.send(answer(0))
+            sender.send(answer(1))
+            raise RuntimeError("behind two")
+    """
+    with serving(tmp_path, source, None) as (_, client):
+        assert client.get("/v2/models/m/config").json()["model_transaction_policy"] == {"decoupled": True}
+        assert [event.get("Y", event.get("error")) for event in events(client, 1)] == [0, 1, "behind two"]
+
+
 # --- its answers ---
 
 
@@ -277,6 +339,7 @@ def test_request(tmp_path):
                 "inputs": [(t.name(), list(t.shape()), t.triton_dtype(), t.is_cpu()) for t in each.inputs()],
                 "parameters": json.loads(each.parameters()), "timeout": each.timeout(), "cancelled": each.is_cancelled(),
                 "model": [each.model_name, each.model_version], "absent": pb_utils.get_input_tensor_by_name(each, "Z"),
+                "wanted": each.requested_output_names(),
             }
             (PLACE / "said").write_text(json.dumps(said))
             return [answer(x(each), parameters={"how": "well", "often": 2})]
@@ -294,6 +357,7 @@ def test_request(tmp_path):
         "cancelled": False,
         "model": ["m", 1],
         "absent": None,
+        "wanted": ["Y"],
     }
 
 
@@ -533,7 +597,7 @@ def test_config():
     """A configuration is completed and not contradicted."""
     x = {"name": "X", "data_type": "TYPE_FP32", "dims": [2]}
     config = pb_utils.ModelConfig({"max_batch_size": 4, "input": [x]})
-    config.set_max_batch_size(2)
+    config.set_max_batch_size(8)
     config.set_dynamic_batching()
     config.add_input(x)
     config.add_output({**x, "name": "Y"})
@@ -544,7 +608,7 @@ def test_config():
     assert pb_utils.get_output_config_by_name(said, "X") is None
     assert pb_utils.using_decoupled_model_transaction_policy(said)
     for change, words in (
-        (lambda: config.set_max_batch_size(8), "says 4"),
+        (lambda: config.set_max_batch_size(2), "says 4"),
         (lambda: config.add_input({**x, "dims": [3]}), r"dims is \[2\]"),
         (lambda: config.add_input({**x, "shape": [3]}), "'shape' is not known"),
         (lambda: config.add_output({"name": "Z"}), "'data_type' is needed"),

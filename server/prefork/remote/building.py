@@ -20,6 +20,7 @@ from prefork.payload import ModelSpec, Payload
 from prefork.remote import loops
 from prefork.remote.charge import Card, Charge
 from prefork.remote.warming import warmups
+from prefork.repository.config import ModelConfig
 from prefork.settings import threads_here
 
 log = logging.getLogger("prefork")
@@ -36,6 +37,7 @@ def build(charge: Charge) -> tuple[LocalInstance, Card]:
     standard.mend()
     model.load()
     standard.mend()
+    charge = msgspec.structs.replace(charge, config=_completed(model, charge.config))
     instance = LocalInstance(model)
     spec = _declared(model.spec, charge)
     for request in warmups(charge, model, spec):
@@ -61,7 +63,7 @@ def _construct(charge: Charge) -> Model:
     config = charge.config
     if config.runtime:
         return _saved(charge)
-    if config.class_.endswith((":TritonPythonModel", ".TritonPythonModel")):
+    if _is_tritons(config):
         return _for_triton(charge)
     cls = _find(charge)
     given = loader.with_device(cls, loader.with_directory(cls, config.parameters, charge.folder), charge.device)
@@ -83,6 +85,16 @@ def _for_triton(charge: Charge) -> Model:
     said = as_triton(config, ModelSpec(config.name, charge.version))
     adapter = triton.Adapter(_find(charge), said, place)
     return Model(adapter, config.name, version=charge.version, metadata=charge.metadata, image=charge.image)
+
+
+def _completed(model: Model, config: ModelConfig) -> ModelConfig:
+    """The configuration with what a model of Triton's has added to it while it was loaded."""
+    complete = getattr(model.user_object, "complete", None) if _is_tritons(config) else None
+    return config if complete is None else complete(config)
+
+
+def _is_tritons(config: ModelConfig) -> bool:
+    return not config.runtime and config.class_.endswith((":TritonPythonModel", ".TritonPythonModel"))
 
 
 def _saved(charge: Charge) -> Model:

@@ -174,7 +174,7 @@ def _built(control: Control, charge: Charge) -> tuple[LocalInstance, Serving]:
     try:
         _settle(charge)
         instance, card = build(charge)
-        host = _host(instance, charge)
+        host = _host(instance, msgspec.structs.replace(charge, config=card.config))
         host.prepare()
     except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
         lift_memory()

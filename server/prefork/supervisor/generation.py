@@ -72,7 +72,7 @@ class Generation:
             self.failure = error
             self.life.move(State.FAILED, str(error) or "the load was given up")
             raise
-        self.card = msgspec.structs.replace(cards[0], generation=self.number, config=self.version.config)
+        self.card = msgspec.structs.replace(cards[0], generation=self.number)
         self.life.move(State.READY)
         self._keepers = [asyncio.ensure_future(seat.keep()) for seat in self.seats]
         for each in self._keepers:

@@ -31,7 +31,7 @@ from prefork.triton.response import payload
 from prefork.triton.tensor import Tensor
 
 CLASS = "TritonPythonModel"
-_SAID = ("max_batch_size", "input", "output", "model_transaction_policy")
+_SAID = ("max_batch_size", "input", "output", "dynamic_batching", "model_transaction_policy")
 """What of a configuration decides how requests are served; the rest was read before there was a process."""
 
 
@@ -60,14 +60,28 @@ class Adapter:
         self._config = dict(config)
         self._place = place
         self._model: Any = None
+        self._said = ModelConfig()
 
     def load(self) -> None:
         """Complete the configuration, make the model and initialize it. Raises ModelLoadError, and what the model raises."""
         config = self._completed()
+        self._said = _ours(config)
         self._model = self._cls()
         if hasattr(self._model, "initialize"):
             self._model.initialize(self._arguments(config))
-        self.predict = _predict(self._model, config, self._place)
+        self.predict = _predict(self._model, self._said, self._place)
+
+    def complete(self, config: ModelConfig) -> ModelConfig:
+        """Our own configuration with what `auto_complete_config` has added to it, once `load` ran."""
+        if not hasattr(self._cls, "auto_complete_config"):
+            return config
+        said = self._said
+        found = msgspec.structs.replace(
+            config, inputs=said.inputs, outputs=said.outputs, decoupled=config.decoupled or said.decoupled
+        )
+        if config.batching is not None:
+            return found
+        return msgspec.structs.replace(found, max_rows=said.max_rows, batching=said.batching)
 
     def close(self) -> None:
         """Finalize the model."""
@@ -98,11 +112,14 @@ class Adapter:
         }
 
 
-def _predict(model: Any, config: Mapping[str, Any], place: Place) -> Declared:
+def _ours(config: Mapping[str, Any]) -> ModelConfig:
     try:
-        ours = read_json({key: config[key] for key in _SAID if key in config}).config
+        return read_json({key: config[key] for key in _SAID if key in config}).config
     except ValueError as error:
         raise ModelLoadError(str(error)) from None
+
+
+def _predict(model: Any, ours: ModelConfig, place: Place) -> Declared:
     if not inspect.iscoroutinefunction(model.execute):
         return (_Sends if ours.decoupled else _Answers)(model.execute, ours, place)
     if not ours.decoupled:
@@ -118,6 +135,7 @@ class _Answers(Declared):
         super().__init__(takes, config.outputs, {}, lambda _gathered, _parameters: {})
         self._execute = execute
         self._place = place
+        self._outputs = [each.name for each in config.outputs or ()]
 
     def __call__(self, request: Payload) -> Payload:
         """The response. Raises BadAnswer, the response's error, and what the model raises."""
@@ -148,6 +166,7 @@ class _Answers(Declared):
         timeout = said.get("timeout", 0)
         return InferenceRequest(
             inputs=[Tensor(name, array) for name, array in self.takes.gather(request).items()],
+            requested_output_names=self._outputs,
             correlation_id=said.get("sequence_id", 0),
             model_name=self._place.name,
             model_version=int(self._place.version) if self._place.version.isdecimal() else -1,

@@ -23,9 +23,9 @@ class ModelConfig:
         return deepcopy(self._config)
 
     def set_max_batch_size(self, size: int) -> None:
-        """Rows that the model takes at most. Raises ValueError where the file allows fewer."""
+        """Rows that the model takes at most; what the file says stays. Raises ValueError where the file allows more."""
         said = self._config.get("max_batch_size", 0)
-        if size > said > 0:
+        if said > size:
             raise ValueError(f"max_batch_size: the configuration says {said}, auto_complete_config {size}")
         if not said:
             self._config["max_batch_size"] = size

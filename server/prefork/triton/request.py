@@ -79,8 +79,8 @@ class InferenceRequest:
         return msgspec.json.encode(self._parameters).decode()
 
     def requested_output_names(self) -> list[str]:
-        """The outputs that are wanted; none stands for all. Whatever else is answered is left out."""
-        return self._outputs
+        """The outputs that may be wanted: all that are declared. What the client has not asked for is left out later."""
+        return list(self._outputs)
 
     def trace(self) -> None:
         """There is no trace."""
