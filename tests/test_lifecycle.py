@@ -170,12 +170,14 @@ def test_who_waits_in_the_backlog_is_answered_at_term(served, worker_class):
 
 @each_class
 def test_a_killed_arbiter_leaves_no_orphan(served, worker_class):
-    """When the arbiter is killed, its workers and the custom service go too."""
-    server = served(worker_class=worker_class)
+    """When the arbiter is killed, its workers and the custom service go too, whatever they compute."""
+    server = served(worker_class=worker_class, workers=1)
     (server.place / "service").write_text("wait")
     server.ready()
     until(lambda: server.marks("service") or server.workers)
-    server.stop(signal.SIGKILL)
+    with in_flight(server, f"/block?seconds={FOREVER}") as asked:
+        server.stop(signal.SIGKILL)
+        assert isinstance(asked.exception(), ConnectionError)
     server.assert_nothing_left()
 
 

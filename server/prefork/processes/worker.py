@@ -90,7 +90,8 @@ class Serving(Worker):
 
     def load_wsgi(self) -> None:
         """Load the model. What it raises is the end of this worker, with its traceback in the log."""
-        child.die_with(self.ppid, signal.SIGTERM)
+        # No TERM: a model that computes would keep an orphan with the port, one that hangs with the lock of the interpreter for ever.
+        child.die_with(self.ppid, signal.SIGKILL)
         stacks.dump_to(self.tmp.fileno())
         begun = time.monotonic()
         forks.watch()
