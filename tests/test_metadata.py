@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from prefork.compat.user_model import SeldonComponent
 from prefork.errors import BadMetadata
 from prefork.model import Model
 from prefork.payload import TensorSpec
+from running import serving
 
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
 
@@ -138,3 +140,22 @@ def test_a_typed_signature_is_metadata():
     assert said["inputs"] == [TENSOR, {"name": "z", "datatype": "FP64", "shape": [1]}]
     assert said["outputs"] == [{"name": "predict", "datatype": "INT64", "shape": [-1]}]
     assert Model(Typed(), "m").described == Model(Typed(), "m").spec
+
+
+@pytest.mark.parametrize("host", ["worker", "process"])
+def test_bad_metadata_is_the_same_error_in_both_hosts(tmp_path: Path, host: str):
+    """A 500 with Seldon's reason and the field at /metadata, with the traceback in the log; everything else is served."""
+    source = """
+        class M:
+            def predict(self, X, names):
+                return X
+            def init_metadata(self):
+                raise KeyError("nothing of the kind")
+    """
+    with serving(tmp_path, source, "--host", host, model="M") as running, running.client() as client:
+        answer = client.get("/metadata")
+        assert (answer.status_code, answer.json()["status"]["reason"]) == (500, "MICROSERVICE_BAD_METADATA")
+        assert "init_metadata() raised KeyError: 'nothing of the kind'" in answer.json()["status"]["info"]
+        assert client.get("/v2/models/M").json()["inputs"] == []
+        assert client.post("/predict", json={"strData": "x"}).json()["strData"] == "x"
+        assert "in init_metadata\n" in running.log

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from prefork.catalogue import Served, unknown
-from prefork.errors import NotFound, PreforkError, Unavailable
+from prefork.errors import BadMetadata, NotFound, PreforkError, Unavailable
 from prefork.remote import Card, RemoteInstance
 from prefork.remote.away import Away
 from prefork.remote.lines import Lines
@@ -118,7 +118,7 @@ class Hosted:
         # Who asked for the latest is content with what is the latest when a copy has gone meanwhile.
         at = f"{self._root}{name}/{copy}.sock"
         instance = RemoteInstance(partial(self._address, name, version), card, known=at, lines=self._lines)
-        metadata = PreforkError(card.trouble) if card.trouble else card.metadata
+        metadata = BadMetadata(card.trouble) if card.trouble else card.metadata
         served = Served(instance, metadata, card.described, card.config, is_counted=True)
         self._served[name, version] = (copy, served)
         self._served.move_to_end((name, version))

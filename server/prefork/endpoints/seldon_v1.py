@@ -66,7 +66,7 @@ def seldon_metadata(site: Site, request: Request) -> Response:
     """Seldon's metadata, made once when the model was loaded."""
     metadata = site.catalogue.main().metadata
     if isinstance(metadata, PreforkError):
-        raise metadata
+        raise metadata.with_traceback(None)  # it would grow by each request
     return Response(json.encode(metadata, sort=True))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from prefork import standard
-from prefork.errors import PreforkError
+from prefork.errors import BadMetadata
 from prefork.instance import LocalInstance
 from prefork.model import Model, loader
 from prefork.payload import ModelSpec, Payload
@@ -159,8 +159,9 @@ def _card(model: Model, spec: ModelSpec, charge: Charge, seconds: float) -> Card
     metadata, trouble = {}, ""
     try:
         metadata = model.metadata()
-    except PreforkError as error:
+    except BadMetadata as error:
         trouble = error.message
+        log.error("%s", trouble, exc_info=error.__cause__)
     described = _declared(model.described, charge)
     return Card(
         spec=spec,
