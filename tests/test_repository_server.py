@@ -412,6 +412,7 @@ def test_a_second_server_is_refused_the_run_directory(tmp_path, models):
         (("--model-config-name", "small"), "no repository"),
         (("--repository", "models", "Iris"), "instead of a class"),
         (("--repository", "models", "--load-model", "one"), "--control explicit"),
+        (("--preferred-batch-sizes", "8"), "sizes from 1 to max_batch_size, which is 0, are needed"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(tmp_path, models, flags, message):

@@ -108,6 +108,24 @@ REFUSED = [
     ("sequence_batching { direct {} }", "sequence_batching: sequences are not served here"),
     ("version_policy { specific { } }", "version_policy.specific.versions: versions of at least 1"),
     ("instance_group { count: -1 }", "instance_group: count: a whole number"),
+    ("instance_group { count: 1025 }", "instance_group: count: a whole number from 0 to 1024 is needed"),
+    ("max_batch_size: 99999999999999999999", "max_batch_size: a number within 64 bits is needed"),
+    (
+        "max_batch_size: 4 dynamic_batching { preferred_batch_size: [ 8 ] }",
+        "dynamic_batching.preferred_batch_sizes: sizes from 1 to max_batch_size, which is 4, are needed",
+    ),
+    (
+        "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: -1 }",
+        "dynamic_batching.max_queue_delay_microseconds: a whole number of at least 0 is needed",
+    ),
+    (
+        "max_batch_size: 4 dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
+        "dynamic_batching.default_priority: there is no such level; priority_levels is 2",
+    ),
+    (
+        "max_batch_size: 4 dynamic_batching { default_queue_policy { max_queue_size: -1 } }",
+        "dynamic_batching.default_queue_policy.max_queue_size: a whole number of at least 0 is needed",
+    ),
     ("dynamic_batching { default_queue_policy { timeout_action: LATER } }", "timeout_action: REJECT or DELAY is needed"),
     ("dynamic_batching { priority_levels: 1 priority_queue_policy { key: 2 value { } } }",
      "priority_queue_policy.2: there is no such level; priority_levels is 1"),

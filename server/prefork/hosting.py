@@ -37,6 +37,10 @@ def check(settings: Settings) -> None:
             raise SettingError(f"--repository {folder}: there is no such folder")
     if settings.control != "none" and not settings.repository:
         raise SettingError(f"--control {settings.control}: there is no repository to load models from")
+    if any(size > settings.max_batch_size for size in settings.preferred_batch_sizes):
+        raise SettingError(
+            f"--preferred-batch-sizes: sizes from 1 to max_batch_size, which is {settings.max_batch_size}, are needed"
+        )
     if settings.model_config_name and not settings.repository:
         raise SettingError(f"--model-config-name {settings.model_config_name}: there is no repository with models")
     if settings.load_model and settings.control != "explicit":

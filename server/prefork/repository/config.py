@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +13,10 @@ from prefork.settings import environment, parameters
 from prefork.settings.setting import About, boolean, mapping, one_of, segment, size, text, whole
 
 Device = int | str
+MOST = 1024
+"""Instances of a version, and threads of an instance."""
+MOST_LEVELS = 100
+"""Levels of priority; each has a socket of its own."""
 
 
 def _sizes(raw: Any) -> tuple[int, ...]:
@@ -67,7 +71,11 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         False
     )
     priority_levels: Annotated[
-        int, About("Levels of priority; 1 is the most urgent, and 0 in a request is the default level. 0 is none.")
+        int,
+        About(
+            "Levels of priority; 1 is the most urgent, and 0 in a request is the default level. 0 is none.",
+            read=whole(0, MOST_LEVELS),
+        ),
     ] = 0
     default_priority: Annotated[int, About("The level of a request that says none.")] = 0
     max_queue: MaxQueue = 0
@@ -112,10 +120,20 @@ def check_level(level: int, levels: int, *path: str) -> None:
         raise Wrong(f"there is no such level; priority_levels is {levels}", *path)
 
 
+def check_batching(said: Batching) -> None:
+    """Raise Wrong for sizes and levels that cannot be meant together."""
+    most = said.max_batch_size
+    if any(not 1 <= size <= most for size in said.preferred_batch_sizes):
+        raise Wrong(f"sizes from 1 to max_batch_size, which is {most}, are needed", "preferred_batch_sizes")
+    if said.default_priority:
+        check_level(said.default_priority, said.priority_levels, "default_priority")
+    for level in said.priority_queues:
+        check_level(level, said.priority_levels, "priority_queues", str(level))
+
+
 def _batching(raw: Any) -> Batching:
     found = structure(Batching)(raw)
-    for level in found.priority_queues:
-        check_level(level, found.priority_levels, "priority_queues", str(level))
+    check_batching(found)
     return found
 
 
@@ -190,7 +208,11 @@ class _Tensor(msgspec.Struct):
 
 
 def _labels(raw: Any) -> dict[str, tuple[str, ...]]:
-    return values(each(text, "labels"), "outputs' names to lists of labels")(raw)
+    found = values(each(text, "labels"), "outputs' names to lists of labels")(raw)
+    odd = next((name for name, labels in found.items() if not name or not labels), None)
+    if odd is not None:
+        raise Wrong("at least one label is needed" if odd else "the name of an output is needed", odd)
+    return found
 
 
 def _environment(raw: Any) -> dict[str, str]:
@@ -235,7 +257,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         Literal["process", "worker", "auto"],
         About("Where the model lives: in processes of its own, or in every HTTP worker."),
     ] = "process"
-    instances: Annotated[int, About("Processes of each version; with `devices`, for each of them.", read=whole(1))] = 1
+    instances: Annotated[
+        int, About("Processes of each version; with `devices`, for each of them.", read=whole(1, MOST))
+    ] = 1
     devices: Annotated[
         tuple[Device, ...],
         About(
@@ -244,7 +268,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         ),
     ] = ()
     threads: Annotated[
-        int, About("Threads in each instance that call the model; 1 never calls it twice at once.", read=whole(1))
+        int, About("Threads in each instance that call the model; 1 never calls it twice at once.", read=whole(1, MOST))
     ] = 1
     environment: Annotated[dict[str, str], About("Environment variables for the instances.", read=_environment)] = {}
     python: Annotated[
@@ -327,4 +351,12 @@ def over(config: ModelConfig, raw: Any) -> ModelConfig:
     config = msgspec.structs.replace(config, **given)
     if config.class_ and config.runtime:
         raise Wrong("only one of class and runtime can be meant", "runtime")
+    if "labels" in given and config.outputs is not None:
+        _check_labelled(config.labels, [each.name for each in config.outputs])
     return config
+
+
+def _check_labelled(labels: Iterable[str], outputs: Sequence[str]) -> None:
+    odd = next((name for name in labels if name not in outputs), None)
+    if odd is not None:
+        raise Wrong(f"there is no such output; outputs has {', '.join(outputs) or 'none'}", "labels", odd)

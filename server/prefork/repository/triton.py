@@ -17,7 +17,19 @@ from prefork.errors import RepositoryError
 from prefork.payload import ModelSpec, TensorSpec
 from prefork.repository import files, triton_form, triton_warmup
 from prefork.repository import triton_types as triton
-from prefork.repository.config import Batching, Device, LevelQueue, ModelConfig, VersionPolicy, check_level
+from prefork.repository.config import (
+    MOST,
+    MOST_LEVELS,
+    Batching,
+    Device,
+    LevelQueue,
+    ModelConfig,
+    VersionPolicy,
+    check_batching,
+    check_level,
+)
+from prefork.repository.reading import Wrong
+from prefork.settings.setting import LARGEST
 
 FILE = "config.pbtxt"
 CONFIGS = "configs"
@@ -161,17 +173,31 @@ def _batching(said: triton.TritonConfig) -> Batching | None:
         return None
     queue = triton.QueuePolicy() if dynamic.default_queue_policy is UNSET else dynamic.default_queue_policy
     levels = {_level(level, dynamic): each for level, each in dynamic.priority_queue_policy.items()}
-    return Batching(
+    found = Batching(
         max_batch_size=said.max_batch_size,
-        max_batch_delay=dynamic.max_queue_delay_microseconds,
+        max_batch_delay=_within(
+            dynamic.max_queue_delay_microseconds, 0, LARGEST, "dynamic_batching.max_queue_delay_microseconds"
+        ),
         preferred_batch_sizes=tuple(dynamic.preferred_batch_size),
-        priority_levels=dynamic.priority_levels,
+        priority_levels=_within(dynamic.priority_levels, 0, MOST_LEVELS, "dynamic_batching.priority_levels"),
         default_priority=dynamic.default_priority_level,
         **_queue(queue, "default_queue_policy"),
         priority_queues={
             level: LevelQueue(**_queue(each, f"priority_queue_policy.{level}")) for level, each in levels.items()
         },
     )
+    try:
+        check_batching(found)
+    except Wrong as error:
+        raise Wrong(error, "dynamic_batching") from None
+    return found
+
+
+def _within(value: int, least: int, most: int, path: str) -> int:
+    if not least <= value <= most:
+        bounds = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
+        raise ValueError(f"{path}: a whole number {bounds} is needed")
+    return value
 
 
 def _level(said: str, dynamic: triton.DynamicBatching) -> int:
@@ -185,8 +211,10 @@ def _queue(said: triton.QueuePolicy, where: str) -> dict[str, Any]:
     if action not in ("reject", "delay"):
         raise ValueError(f"dynamic_batching.{where}.timeout_action: REJECT or DELAY is needed")
     return {
-        "max_queue": said.max_queue_size,
-        "queue_timeout": said.default_timeout_microseconds,
+        "max_queue": _within(said.max_queue_size, 0, LARGEST, f"dynamic_batching.{where}.max_queue_size"),
+        "queue_timeout": _within(
+            said.default_timeout_microseconds, 0, LARGEST, f"dynamic_batching.{where}.default_timeout_microseconds"
+        ),
         "allow_timeout_override": said.allow_timeout_override,
         "timeout_action": action,
     }
@@ -194,9 +222,8 @@ def _queue(said: triton.QueuePolicy, where: str) -> dict[str, Any]:
 
 def _instances(groups: Sequence[triton.InstanceGroup], notes: list[str]) -> tuple[int, tuple[Device, ...]]:
     """How many instances on which devices: a device that has several of them stands there so many times."""
-    counts = [max(1, group.count) for group in groups]
-    if any(group.count < 0 for group in groups):
-        raise ValueError("instance_group: count: a whole number of at least 0 is needed")
+    counts = [max(1, _within(group.count, 0, MOST, "instance_group: count")) for group in groups]
+    _within(sum(counts), 0, MOST, "instance_group: the sum of all counts")
     if any(group.kind == "KIND_GPU" and not group.gpus for group in groups):
         notes.append("instance_group: KIND_GPU without gpus gives each instance every GPU")
     if not any(group.gpus for group in groups):

@@ -117,6 +117,8 @@ class _Form:
             return self.message(value, hint, path)
         if get_origin(hint) is dict:
             return {}
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"{path.rstrip('.')}: a number within 64 bits is needed")
         if hint is bool and isinstance(value, pbtxt.Word):
             return _WORDS.get(value, value)
         return str(value) if isinstance(value, pbtxt.Word) else value

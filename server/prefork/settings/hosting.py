@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.settings import environment
-from prefork.settings.setting import About, one_of, segment, several, size, text, whole
+from prefork.settings.setting import About, one_of, seconds_from, segment, several, size, text, whole
 
 
 def _place(raw: Any) -> str:
@@ -55,7 +55,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Processes of the model's own under `host: process`; with `devices`, for each of them.",
             "--instances",
             "PREFORK_INSTANCES",
-            read=whole(1),
+            read=whole(1, 1024),
         ),
     ] = 1
     devices: Annotated[
@@ -185,6 +185,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Seconds between two looks at the repository under `control: poll`.",
             "--poll-seconds --repository-poll-secs",
             "PREFORK_POLL_SECONDS",
+            read=seconds_from(0.05),
         ),
     ] = 15.0
     load_threads: Annotated[
@@ -193,7 +194,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Models that may load at the same time.",
             "--load-threads --model-load-thread-count",
             "PREFORK_LOAD_THREADS",
-            read=whole(1),
+            read=whole(1, 1024),
         ),
     ] = 4
     run_dir: Annotated[

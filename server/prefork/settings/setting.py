@@ -22,8 +22,14 @@ Reader = Callable[[Any], Any]
 TRUE = frozenset({"1", "true", "t", "yes", "on"})
 FALSE = frozenset({"0", "false", "f", "no", "off"})
 
-_SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,1000})\s*(?:([kmg])(?:i?b)?)?", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+LARGEST = (1 << 63) - 1
+"""What the kernel, and most of what is asked with a number, can take."""
+LONGEST = 1e9
+"""Seconds; clocks and locks take no more than a few times that."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -119,11 +125,13 @@ def whole(least: int, most: int | None = None, *, words: Collection[str] = ()) -
     def read(raw: Any) -> int | str:
         if raw in words:
             return str(raw)
-        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d+", str(raw)):
+        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d{1,1000}", str(raw)):
             raise ValueError(f"{wanted} is needed")
         value = int(raw)
         if value < least or (most is not None and value > most):
             raise ValueError(f"{wanted} is needed")
+        if value > LARGEST:
+            raise ValueError(f"{wanted} is needed, within 64 bits")
         return value
 
     return read
@@ -131,12 +139,23 @@ def whole(least: int, most: int | None = None, *, words: Collection[str] = ()) -
 
 def seconds(raw: Any) -> float:
     """A finite number of seconds of at least 0."""
+    return _seconds(raw, 0.0)
+
+
+def seconds_from(least: float) -> Reader:
+    """A reader of seconds of at least that many."""
+    return lambda raw: _seconds(raw, least)
+
+
+def _seconds(raw: Any, least: float) -> float:
     try:
         value = math.nan if isinstance(raw, bool) else float(raw)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise ValueError("a number of seconds of at least 0 is needed")
+    if not math.isfinite(value) or value < least:
+        raise ValueError(f"a number of seconds of at least {least:g} is needed")
+    if value > LONGEST:
+        raise ValueError(f"a number of seconds of at most {LONGEST:.0f} is needed")
     return value
 
 
@@ -145,7 +164,10 @@ def size(raw: Any) -> int:
     match = None if isinstance(raw, bool) else _SIZE.fullmatch(str(raw).strip())
     if match is None:
         raise ValueError("a number of bytes is needed, for example 67108864 or 64M")
-    return int(match[1]) * _FACTOR[(match[2] or "").lower()]
+    value = int(match[1]) * _FACTOR[(match[2] or "").lower()]
+    if value > LARGEST:
+        raise ValueError("a number of bytes within 64 bits is needed")
+    return value
 
 
 def version_label(raw: Any) -> str:

@@ -122,6 +122,7 @@ class Settings(Recycling, frozen=True, kw_only=True):
             "models that take microseconds. More than 1 makes `sync` a `gthread`.",
             "--threads",
             "GUNICORN_THREADS",
+            read=whole(0, 1024),
         ),
     ] = 1
     worker_class: Annotated[

@@ -13,6 +13,7 @@ from pathlib import Path
 from prefork.repository.config import ModelConfig
 
 _MOST = 4096
+_KERNELS = (1 << 31) - 1
 """What no limit means; the kernel holds it to net.core.somaxconn."""
 
 
@@ -85,4 +86,4 @@ def names(stem: str, config: ModelConfig) -> list[str]:
 def backlog(config: ModelConfig, level: int) -> int:
     """The requests of a level that may wait: the smaller of the model's and the batching's limit, where they have one."""
     limits = [config.max_queue, config.batching.queue(level).max_queue if config.batching else 0]
-    return min([each for each in limits if each > 0], default=_MOST)
+    return min(_KERNELS, min([each for each in limits if each > 0], default=_MOST))
