@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from repositories import add, load, repository_server, unload
-from running import wait_until
+from repositories import add, descendants, load, repository_server, unload, wait_gone
+from running import launched, wait_until
 
 DEAF = """
 import ctypes, pathlib
@@ -71,3 +72,17 @@ def test_a_stop_waits_for_no_load(tmp_path):
         answer = asked.result()
         assert (answer.status_code, answer.json()["error"]) == (503, "the server is stopping")
         assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_temporary_run_directory_goes_with_a_server_that_is_killed(tmp_path):
+    """As with one that is stopped; a folder that was asked for stays, and is empty."""
+    add(tmp_path / "models", "hangs", HANGS.format(file=str(tmp_path / "loading")))
+    (tmp_path / "tmp").mkdir()
+    flags = ("--repository", "models", "--control", "explicit")
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with launched(tmp_path, *flags, env={"TMPDIR": str(tmp_path / "tmp")}) as server:
+            everybody = descendants(server.process.pid)
+            assert len(list((tmp_path / "tmp").glob("prefork-*"))) == 1
+            server.stop(how)
+            wait_gone(everybody)
+            assert list((tmp_path / "tmp").iterdir()) == []

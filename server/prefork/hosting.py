@@ -51,6 +51,7 @@ def orders(settings: Settings, run_dir: str, parent: int, lock: int = -1) -> Ord
     """What the supervisor is to do. parent: the arbiter's process id. lock: see `Orders`."""
     return Orders(
         run_dir=run_dir,
+        is_temporary=not settings.run_dir,
         lock=lock,
         parent=parent,
         repositories=tuple(str(Path(each).resolve()) for each in settings.repository),

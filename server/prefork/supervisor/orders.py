@@ -22,7 +22,7 @@ class Single(msgspec.Struct, frozen=True, kw_only=True):
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor's task. Durations are seconds.
 
-    run_dir: a private folder that is there. lock: a descriptor that is inherited and has the folder's lock; -1 where the supervisor is
+    run_dir: a private folder that is there. is_temporary: whether it is to go with the server. lock: a descriptor that is inherited and has the folder's lock; -1 where the supervisor is
     to take it by itself. parent: the process that the supervisor must not outlive; 0 for none.
     config_name: of the file in models' `configs` that is read instead of config.pbtxt. control: who loads models. load_model:
     those to load at the start under `explicit`; "*" is all. singles: models that need no repository; they are loaded at the
@@ -33,6 +33,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run_dir: str
+    is_temporary: bool = False
     lock: int = -1
     parent: int = 0
     repositories: tuple[str, ...] = ()

@@ -51,6 +51,11 @@ class RunDirectory:
             if name not in stay:
                 (self.path / name).unlink(missing_ok=True)
 
+    def remove(self) -> None:
+        """Remove the folder itself, where nobody else has put anything there."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     def returned(self) -> None:
         """All is loaded again that is to be: nobody is to wait for the others."""
         (self.path / _RETURNING).unlink(missing_ok=True)

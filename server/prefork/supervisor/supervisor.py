@@ -97,11 +97,14 @@ class Supervisor:
         write(file, owner)
         return is_same
 
+    @property
+    def _is_orphan(self) -> bool:
+        return bool(self._orders.parent) and os.getppid() != self._orders.parent
+
     def _told_to_end(self) -> None:
-        is_orphan = self._orders.parent and os.getppid() != self._orders.parent
-        if is_orphan:
+        if self._is_orphan:
             _log.error("the arbiter has gone: everything ends now")
-        if is_orphan or self._ending.is_set():
+        if self._is_orphan or self._ending.is_set():
             self._hurry.set()
         self._ending.set()
 
@@ -120,6 +123,8 @@ class Supervisor:
             task.cancel()
         await asyncio.wait({drain, hurry, *self._tasks})
         self._run.clear()
+        if self._orders.is_temporary and self._is_orphan:
+            self._run.remove()
         _log.info("everything is unloaded")
 
     async def _drain(self) -> None:
