@@ -412,6 +412,7 @@ def test_a_second_server_is_refused_the_run_directory(tmp_path, models):
         (("--model-config-name", "small"), "no repository"),
         (("--repository", "models", "Iris"), "instead of a class"),
         (("--repository", "models", "--load-model", "one"), "--control explicit"),
+        (("--host", "process", "-p", "depth=NaN"), "parameters.depth: a finite number is needed; under --host process"),
         (("--preferred-batch-sizes", "8"), "sizes from 1 to max_batch_size, which is 0, are needed"),
     ],
 )

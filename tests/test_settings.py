@@ -358,7 +358,9 @@ def test_a_bad_parameter_is_named(load, kind, value):
     assert line.startswith("PREDICTIVE_UNIT_PARAMETERS: parameter 'p': ")
 
 
-@pytest.mark.parametrize("text", ["{", '"a"', "3", '[{"type": "INT"}]', "[3]", '{"a b": 1}'])
+@pytest.mark.parametrize(
+    "text", ["{", '"a"', "3", '[{"type": "INT"}]', "[3]", '{"a b": 1}', "[" * 100_000], ids=lambda text: text[:20]
+)
 def test_parameters_that_are_none(load, text):
     """Whatever is neither of the two forms is one line."""
     assert line_of(load, {"parameters": text}).startswith("--parameters")

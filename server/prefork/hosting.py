@@ -14,6 +14,7 @@ from prefork.hosted import Hosted
 from prefork.metrics import Account, Meter
 from prefork.protocols.examples import lines
 from prefork.repository.config import ModelConfig
+from prefork.repository.reading import Wrong, check_json
 from prefork.service import Service
 from prefork.settings import Settings
 from prefork.supervisor.client import SupervisorControl
@@ -37,6 +38,11 @@ def check(settings: Settings) -> None:
             raise SettingError(f"--repository {folder}: there is no such folder")
     if settings.control != "none" and not settings.repository:
         raise SettingError(f"--control {settings.control}: there is no repository to load models from")
+    if is_hosted(settings):
+        try:
+            check_json(settings.parameters, "parameters")
+        except Wrong as error:
+            raise SettingError(f"{error}; under --host process it goes to the model as JSON") from None
     if any(size > settings.max_batch_size for size in settings.preferred_batch_sizes):
         raise SettingError(
             f"--preferred-batch-sizes: sizes from 1 to max_batch_size, which is {settings.max_batch_size}, are needed"

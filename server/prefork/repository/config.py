@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.payload import DATATYPES, TensorSpec
-from prefork.repository.reading import Wrong, each, said, structure, values
+from prefork.repository.reading import Wrong, check_json, each, said, structure, values
 from prefork.settings import environment, parameters
 from prefork.settings.setting import About, boolean, mapping, one_of, segment, size, text, whole
 
@@ -24,7 +24,15 @@ def _sizes(raw: Any) -> tuple[int, ...]:
 
 
 def _examples(raw: Any) -> tuple[dict[str, Any], ...]:
-    return each(mapping, "V2's inputs")(raw)
+    found = each(mapping, "V2's inputs")(raw)
+    check_json(found)
+    return found
+
+
+def _parameters(raw: Any) -> dict[str, Any]:
+    found = parameters.read(raw)
+    check_json(found)
+    return found
 
 
 def _level_queues(raw: Any) -> dict[int, LevelQueue]:
@@ -290,7 +298,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         dict[str, Any],
         About(
             "Arguments for the class's constructor; also Seldon's list of `name`, `type`, `value`.",
-            read=parameters.read,
+            read=_parameters,
         ),
     ] = {}
     inputs: Annotated[

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -80,6 +81,20 @@ def values(read: Callable[[Any], T], what: str) -> Callable[[Any], dict[str, T]]
         return {name: _read(read, value, name) for name, value in raw.items()}
 
     return read_all
+
+
+def check_json(value: Any, *path: str) -> None:
+    """Raise Wrong for what JSON would make something else of, or nothing: keys that are no texts, infinities and NaN."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise Wrong(f"the key {name!r} is no text; put it in quotes", *path)
+            check_json(inner, *path, name)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value, 1):
+            check_json(inner, *path, str(number))
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Wrong("a finite number is needed", *path)
 
 
 def _key(field: str, hint: Any) -> Key:

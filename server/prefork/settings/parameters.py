@@ -32,12 +32,14 @@ def assignment(raw: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+    except RecursionError:
+        raise ValueError(f"{name}: its JSON nests too deep") from None
 
 
 def _parsed(raw: str) -> Any:
     try:
         return json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
 
 
@@ -58,7 +60,7 @@ def _typed(item: Any) -> tuple[str, Any]:
         raise ValueError(f'{json.dumps(item)}: an object with "name", "type" and "value" is needed')
     name = _check_name(item["name"])
     kind, value = item.get("type"), item.get("value")
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise ValueError(f"parameter {name!r}: type is {kind!r}, not one of {', '.join(_TYPES)}")
     if not isinstance(value, str | int | float):
         found = json.dumps(value)
