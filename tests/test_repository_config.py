@@ -133,6 +133,11 @@ REFUSED = [
         "batching: {priority_levels: 2, default_priority: 3}",
         "batching.default_priority: there is no such level; priority_levels is 2",
     ),
+    (
+        "batching: {max_batch_delay: 1000000000000001}",
+        "batching.max_batch_delay: a whole number from 0 to 1000000000000000 is needed",
+    ),
+    ("batching: {queue_timeout: 1000000000000001}", "batching.queue_timeout: a whole number from 0 to"),
     ("batching: {priority_levels: 101}", "batching.priority_levels: a whole number from 0 to 100 is needed"),
     ("labels: {'': [a]}", "labels.: the name of an output is needed"),
     ("labels: {Y: []}", "labels.Y: at least one label is needed"),

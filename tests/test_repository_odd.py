@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from prefork.repository.folder import Found
 from prefork.repository.repository import Repository
 from prefork.runtimes import shelf
 from repositories import NUMBER, add, ask, load, number, repository_server
-from repository_files import put
+from repository_files import MODEL, put
 
 
 def renamed(path: Path, name: bytes) -> None:
@@ -202,3 +203,11 @@ def test_a_config_that_nests_too_deep_is_the_clients_error(tmp_path: Path, model
             assert answer.json()["error"] == "parameter 'config': the JSON nests deeper than 100 levels"
         assert number(ask(client, "good")) == 1
         assert "Traceback" not in server.log
+
+
+def test_a_batch_may_wait_as_long_as_can_be_said(tmp_path: Path, models: Path):
+    """The longest `max_batch_delay` costs the model's process nothing; the batch goes when it is full."""
+    add(models, "patient", MODEL, batching="{max_batch_size: 2, max_batch_delay: 1000000000000000}")
+    with repository_server(tmp_path) as server, server.client() as client, ThreadPoolExecutor() as pool:
+        answers = [pool.submit(ask, client, "patient") for _ in range(2)]
+        assert [each.result(30).status_code for each in answers] == [200, 200]

@@ -116,7 +116,7 @@ REFUSED = [
     ),
     (
         "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: -1 }",
-        "dynamic_batching.max_queue_delay_microseconds: a whole number of at least 0 is needed",
+        "dynamic_batching.max_queue_delay_microseconds: a whole number from 0 to 1000000000000000 is needed",
     ),
     (
         "max_batch_size: 4 dynamic_batching { priority_levels: 2 default_priority_level: 3 }",

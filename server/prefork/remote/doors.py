@@ -42,6 +42,8 @@ _STANDARD = 2
 """The last of the numbers that a connection must not have."""
 
 _PART = 8
+_LONGEST = 86400.0
+"""Seconds of one look: the kernel's are milliseconds in 32 bits. Who has longer looks again."""
 _MOST_STAYING = 64
 
 
@@ -133,7 +135,7 @@ class Doors:
     def _look(self, seconds: float | None) -> None:
         """See who is there. They are served in this order, and all of them before those that come later."""
         self._was_there = False
-        for descriptor, event in self._poll.poll(seconds):
+        for descriptor, event in self._poll.poll(None if seconds is None else min(seconds, _LONGEST)):
             if descriptor in self._staying:
                 self._ready.append(descriptor)
             elif descriptor == self._wake:

@@ -10,11 +10,12 @@ import msgspec
 from prefork.payload import DATATYPES, TensorSpec
 from prefork.repository.reading import Wrong, check_json, each, said, structure, values
 from prefork.settings import environment, parameters
-from prefork.settings.setting import About, boolean, mapping, one_of, segment, size, text, whole
+from prefork.settings.setting import LONGEST, About, boolean, mapping, one_of, segment, size, text, whole
 
 Device = int | str
 MOST = 1024
 """Instances of a version, and threads of an instance."""
+MOST_MICROSECONDS = int(LONGEST * 1e6)
 MOST_LEVELS = 100
 """Levels of priority; each has a socket of its own."""
 
@@ -50,7 +51,9 @@ def _allocator(raw: Any) -> str:
 
 
 MaxQueue = Annotated[int, About("Requests that may wait, 0 without limit.")]
-QueueTimeout = Annotated[int, About("Microseconds that a request may wait, 0 without limit.")]
+QueueTimeout = Annotated[
+    int, About("Microseconds that a request may wait, 0 without limit.", read=whole(0, MOST_MICROSECONDS))
+]
 TimeoutOverride = Annotated[bool, About("Whether a request may give itself less time to wait.")]
 TimeoutAction = Annotated[
     Literal["reject", "delay"],
@@ -71,7 +74,10 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How requests are put together for one call of the model, and how long they may wait for it."""
 
     max_batch_size: Annotated[int, About("Rows in one call of the model; 0 is no batching.")] = 0
-    max_batch_delay: Annotated[int, About("Microseconds that the first request of a batch may wait for company.")] = 0
+    max_batch_delay: Annotated[
+        int,
+        About("Microseconds that the first request of a batch may wait for company.", read=whole(0, MOST_MICROSECONDS)),
+    ] = 0
     preferred_batch_sizes: Annotated[
         tuple[int, ...], About("Sizes of batches that are not waited beyond.", read=_sizes)
     ] = ()

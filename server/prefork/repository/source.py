@@ -74,7 +74,7 @@ def _parsed(path: Path) -> ast.Module:
     except OSError as error:
         raise RepositoryError(f"{path}: cannot be read: {error.strerror}") from None
     except SyntaxError as error:
-        raise RepositoryError(f"{path}: line {error.lineno}: {error.msg}") from None
+        raise RepositoryError(f"{path}: line {error.lineno or 1}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise RepositoryError(f"{path}: is no Python: {error}") from None
 

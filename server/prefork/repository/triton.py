@@ -20,6 +20,7 @@ from prefork.repository import triton_types as triton
 from prefork.repository.config import (
     MOST,
     MOST_LEVELS,
+    MOST_MICROSECONDS,
     Batching,
     Device,
     LevelQueue,
@@ -176,7 +177,7 @@ def _batching(said: triton.TritonConfig) -> Batching | None:
     found = Batching(
         max_batch_size=said.max_batch_size,
         max_batch_delay=_within(
-            dynamic.max_queue_delay_microseconds, 0, LARGEST, "dynamic_batching.max_queue_delay_microseconds"
+            dynamic.max_queue_delay_microseconds, 0, MOST_MICROSECONDS, "dynamic_batching.max_queue_delay_microseconds"
         ),
         preferred_batch_sizes=tuple(dynamic.preferred_batch_size),
         priority_levels=_within(dynamic.priority_levels, 0, MOST_LEVELS, "dynamic_batching.priority_levels"),
@@ -213,7 +214,10 @@ def _queue(said: triton.QueuePolicy, where: str) -> dict[str, Any]:
     return {
         "max_queue": _within(said.max_queue_size, 0, LARGEST, f"dynamic_batching.{where}.max_queue_size"),
         "queue_timeout": _within(
-            said.default_timeout_microseconds, 0, LARGEST, f"dynamic_batching.{where}.default_timeout_microseconds"
+            said.default_timeout_microseconds,
+            0,
+            MOST_MICROSECONDS,
+            f"dynamic_batching.{where}.default_timeout_microseconds",
         ),
         "allow_timeout_override": said.allow_timeout_override,
         "timeout_action": action,

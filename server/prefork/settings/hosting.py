@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.settings import environment
-from prefork.settings.setting import About, one_of, seconds_from, segment, several, size, text, whole
+from prefork.settings.setting import LONGEST, About, one_of, seconds_from, segment, several, size, text, whole
 
 
 def _place(raw: Any) -> str:
@@ -120,6 +120,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Microseconds that a request may wait for others to join its batch.",
             "--max-batch-delay",
             "PREFORK_MAX_BATCH_DELAY",
+            read=whole(0, int(LONGEST * 1e6)),
         ),
     ] = 0
     preferred_batch_sizes: Annotated[
