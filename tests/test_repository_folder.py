@@ -239,3 +239,14 @@ def test_latest_are_the_highest(there: set[int], latest: int):
     served = policy.served(VersionPolicy(latest=latest), there)
     assert len(served) == min(latest, len(there))
     assert all(each < min(served) for each in there - set(served))
+
+
+def test_code_may_be_as_long_as_python_takes_it(tmp_path: Path):
+    """A class behind thousands of branches is found; one at the end of too many bases is the model's error."""
+    branches = "".join(f"elif x == {number}:\n    pass\n" for number in range(1000))
+    place = put(tmp_path / "a", {"model.py": f"x = 1\nif x == -1:\n    pass\n{branches}{MODEL}"})
+    assert folder.read(place, "a").versions[1].config.class_ == "model:Model"
+    bases = "".join(f"class C{number + 1}(C{number}): ...\n" for number in range(3000))
+    place = put(tmp_path / "b", {"model.py": f"class C0: ...\n{bases}"})
+    with pytest.raises(RepositoryError, match="nests too deep to be read"):
+        folder.read(place, "b")

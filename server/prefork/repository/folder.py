@@ -111,6 +111,8 @@ def read(
         return _read(folder, name, config, known or Known(), config_name)
     except OSError as error:  # a name too long, a folder that may not be entered
         raise RepositoryError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise RepositoryError(f"{folder}: something in its files nests too deep to be read") from None
     except RepositoryError as error:
         error.versions = error.versions or _latest(folder)
         raise

@@ -80,15 +80,20 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those within if, try and with too."""
-    for statement in body:
+    """The statements of a module, those within if, try and with too. A chain of thousands of `elif` is as deep as it is long."""
+    waiting = body[::-1]
+    while waiting:
+        statement = waiting.pop()
         yield statement
-        if isinstance(statement, ast.If | ast.With | ast.Try | ast.TryStar):
-            yield from _statements(statement.body)
-            yield from _statements(getattr(statement, "orelse", []))
-            yield from _statements(getattr(statement, "finalbody", []))
-            for handler in getattr(statement, "handlers", []):
-                yield from _statements(handler.body)
+        waiting += reversed(_within(statement))
+
+
+def _within(statement: ast.stmt) -> list[ast.stmt]:
+    if not isinstance(statement, ast.If | ast.With | ast.Try | ast.TryStar):
+        return []
+    parts = [getattr(statement, each, []) for each in ("body", "orelse", "finalbody")]
+    parts += [handler.body for handler in getattr(statement, "handlers", [])]
+    return [each for part in parts for each in part]
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
