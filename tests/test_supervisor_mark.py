@@ -10,6 +10,7 @@ import pytest
 
 from prefork.supervisor import mark
 from prefork.supervisor.environment import MARK
+from running import wait_until
 
 RUN = "/some/where/run:"
 
@@ -29,7 +30,8 @@ def test_either_mark_is_enough(keeps):
     with process(**({MARK: f"{RUN}7.1"} if keeps == "variable" else {})) as pid:
         if keeps == "number":
             mark.put(pid, f"{RUN}7.1")
-        assert mark.is_on(pid, f"{RUN}7.1")
+        # The kernel shows a new program's environment a moment after it has begun.
+        wait_until(lambda: mark.is_on(pid, f"{RUN}7.1"), "the mark")
         assert not mark.is_on(pid, f"{RUN}7.2")
         assert mark.is_under(pid, RUN)
         assert not mark.is_under(pid, "/some/where/else:")
