@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -166,6 +167,23 @@ class Keeping:
     def predict(self, text: str, sender: Sender) -> None:
         sender.send({"text": text})
         self.kept.append(sender)
+
+
+class Cyclic:
+    """Sends one part, and leaves the sender in a cycle that Python does not collect by itself for long."""
+
+    def load(self):
+        gc.set_threshold(1_000_000_000)
+
+    def predict(self, text: str, sender: Sender) -> None:
+        sender.send({"text": text})
+        cycle = [sender]
+        cycle.append(cycle)
+
+
+class AsyncCyclic(Cyclic):
+    async def predict(self, text: str, sender: Sender) -> None:
+        Cyclic.predict(self, text, sender)
 
 
 class Half:

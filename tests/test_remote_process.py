@@ -388,6 +388,16 @@ def test_stuck():
         assert "remote_models.py" in process.log.read_text()
 
 
+@pytest.mark.parametrize("class_", ["Cyclic", "AsyncCyclic"])
+def test_an_answer_in_a_cycle(class_):
+    """An answer that nobody can finish any more ends, though the process is idle and a reference cycle holds its sender."""
+    with InstanceProcess(f"remote_models:{class_}") as process:
+        answers = process.serve().instance().infer(Payload(Kind.TENSORS, {"text": np.array([b"x"], object)}))
+        assert next(answers).value["text"][0] == b"x"
+        with pytest.raises(ModelFailed, match="let go of its sender"):
+            next(answers)
+
+
 def test_stacks(process):
     """It writes what every thread does when it is asked to."""
     process.tell("stacks")

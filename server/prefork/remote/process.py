@@ -34,6 +34,7 @@ from prefork.remote.async_host import AsyncHost
 from prefork.remote.batch_host import BatchHost
 from prefork.remote.building import build
 from prefork.remote.charge import Charge
+from prefork.remote.cycles import Cycles
 from prefork.remote.doors import give_up, room
 from prefork.remote.host import Host
 from prefork.remote.limits import Limits
@@ -202,7 +203,7 @@ def _host(instance: LocalInstance, charge: Charge) -> Serving:
 
 
 def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Charge) -> None:
-    watch = _Watch(control, host, charge.timeout)
+    watch, cycles = _Watch(control, host, charge.timeout), Cycles(host.busy)
     is_draining = has_said = False
     while True:
         try:
@@ -222,6 +223,8 @@ def _serve(control: Control, host: Serving, instance: LocalInstance, charge: Cha
             has_said = True
             control.say("drained")
         watch.look()
+        if order is None and not is_draining:
+            cycles.look()
         host.mappings.tidy()
         standard.mend()
 
