@@ -17,6 +17,10 @@ from prefork.supervisor import kernel
 
 _PATIENCE = 2.0
 """Seconds that the loop has to end everything in good order."""
+_LONGEST = 5.0
+"""Seconds that ending what was started may take: it reads /proc, where a process that hangs in the kernel keeps its readers waiting."""
+_GLANCE = 5000
+"""Milliseconds between two looks at who the parent is: not every sandbox's pidfd tells of a death."""
 
 
 def watch(parent: int, end: Callable[[], object]) -> bool:
@@ -27,16 +31,19 @@ def watch(parent: int, end: Callable[[], object]) -> bool:
         return False
     if not kernel.die_with(parent, signal.SIGTERM):  # asked once it is set: a parent that has died before sends nothing
         return False
-    threading.Thread(target=_outlast, args=(descriptor, end), name="parent", daemon=True).start()
+    threading.Thread(target=_outlast, args=(parent, descriptor, end), name="parent", daemon=True).start()
     return True
 
 
-def _outlast(parent: int, end: Callable[[], object]) -> None:
+def _outlast(parent: int, descriptor: int, end: Callable[[], object]) -> None:
     poll = select.poll()
-    poll.register(parent, select.POLLIN)
-    poll.poll()
+    poll.register(descriptor, select.POLLIN)
+    while not poll.poll(_GLANCE) and os.getppid() == parent:
+        pass
     time.sleep(_PATIENCE)
     try:
-        end()
+        ending = threading.Thread(target=end, name="ending", daemon=True)
+        ending.start()
+        ending.join(_LONGEST)
     finally:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)  # instances die with it
