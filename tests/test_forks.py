@@ -38,6 +38,10 @@ class Forks:
         child.join()
         return str(child.exitcode)
 
+    def uses_a_pool(self):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            return str(pool.map(abs, [-1, 2]))
+
 class ForksLater:
     async def predict(self, X, names):
         pid = os.fork()
@@ -55,7 +59,10 @@ class ForksLater:
 @pytest.mark.parametrize(
     ("model", "asked"),
     [
-        ("Forks", {"returns": "70", "raises": "70", "exits": "4", "uses_multiprocessing": "6"}),
+        (
+            "Forks",
+            {"returns": "70", "raises": "70", "exits": "4", "uses_multiprocessing": "6", "uses_a_pool": "[1, 2]"},
+        ),
         ("ForksLater", {"returns": "70", "awaits": "70", "exits": "4"}),
     ],
 )

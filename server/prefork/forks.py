@@ -1,7 +1,8 @@
 """Children that the model's code forks: one that comes back into the server's code ends there.
 
 It would else answer its parent's request once more, and go on as a second server on the same sockets. A child that leaves by
-itself, as multiprocessing's do, never comes by here.
+itself, as multiprocessing's do, never comes by here. In an HTTP worker's children signals mean again what they mean to every program
+of Python's: a pool ends its processes by TERM, and who waits for one that does not heed it waits for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
+from collections.abc import Iterable
 from functools import cache
 from typing import NoReturn
 
@@ -18,12 +21,16 @@ log = logging.getLogger("prefork")
 STATUS = 70
 """The exit status of a child that came back. EX_SOFTWARE of sysexits.h."""
 
+_TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that mean something to a worker."""
+
 is_child = False
 """Whether this process is a child of one that serves."""
 
 
 class _Forking(threading.local):
     loop: asyncio.AbstractEventLoop | None = None
+    mask: Iterable[int] = ()
 
 
 _forking = _Forking()
@@ -34,6 +41,12 @@ def watch() -> None:
     global is_child  # noqa: PLW0603 - it is said of the whole process
     is_child = False
     _register()
+
+
+@cache
+def give_signals_back() -> None:
+    """Have the children of this process, which is an HTTP worker, heed signals as if it did not."""
+    os.register_at_fork(before=_hold, after_in_parent=_let_through, after_in_child=_heed)
 
 
 def end(error: BaseException | None = None) -> None:
@@ -74,3 +87,19 @@ def _begin() -> None:
     loop, _forking.loop = _forking.loop, None
     if loop is not None:  # a child that awaits goes on with the loop, and whatever is on it, of its parent
         loop.call_soon(leave)
+
+
+def _hold() -> None:
+    # One that comes before the child has its own handlers would be heeded by the worker's.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+
+
+def _let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _heed() -> None:
+    signal.set_wakeup_fd(-1)  # the parent's: its loop would take a signal of the child's for its own
+    for each in _TAKEN:
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+    _let_through()

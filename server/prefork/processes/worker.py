@@ -95,6 +95,7 @@ class Serving(Worker):
         stacks.dump_to(self.tmp.fileno())
         begun = time.monotonic()
         forks.watch()
+        forks.give_signals_back()
         try:
             self.front = self.app.serve(self.account)
         except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too
