@@ -1,8 +1,8 @@
 """Children that the model's code forks: one that comes back into the server's code ends there.
 
 It would else answer its parent's request once more, and go on as a second server on the same sockets. A child that leaves by
-itself, as multiprocessing's do, never comes by here. In an HTTP worker's children signals mean again what they mean to every program
-of Python's: a pool ends its processes by TERM, and who waits for one that does not heed it waits for ever.
+itself, as multiprocessing's do, never comes by here. In a child signals mean again what they mean to every program of Python's: a
+pool ends its processes by TERM, and who waits for one that does not heed it waits for ever.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterable
-from functools import cache
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable
+from functools import cache, partial
+from typing import Any, NoReturn
 
 log = logging.getLogger("prefork")
 
 STATUS = 70
 """The exit status of a child that came back. EX_SOFTWARE of sysexits.h."""
-
-_TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals that mean something to a worker."""
 
 is_child = False
 """Whether this process is a child of one that serves."""
@@ -43,10 +40,11 @@ def watch() -> None:
     _register()
 
 
-@cache
-def give_signals_back() -> None:
-    """Have the children of this process, which is an HTTP worker, heed signals as if it did not."""
-    os.register_at_fork(before=_hold, after_in_parent=_let_through, after_in_child=_heed)
+def give_signals_back(taken: Collection[signal.Signals], is_ours: Callable[[Any], bool] = lambda _: True) -> None:
+    """Have children heed signals that this process has taken for itself. is_ours: whether a handler is the server's and not the model's."""
+    os.register_at_fork(
+        before=partial(_hold, taken), after_in_parent=_let_through, after_in_child=partial(_heed, taken, is_ours)
+    )
 
 
 def end(error: BaseException | None = None) -> None:
@@ -89,17 +87,18 @@ def _begin() -> None:
         loop.call_soon(leave)
 
 
-def _hold() -> None:
-    # One that comes before the child has its own handlers would be heeded by the worker's.
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+def _hold(taken: Collection[signal.Signals]) -> None:
+    # One that comes before the child has its own handlers would be heeded, or dropped, by the parent's.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
 
 
 def _let_through() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
-def _heed() -> None:
+def _heed(taken: Collection[signal.Signals], is_ours: Callable[[Any], bool]) -> None:
     signal.set_wakeup_fd(-1)  # the parent's: its loop would take a signal of the child's for its own
-    for each in _TAKEN:
-        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+    for each in taken:
+        if is_ours(signal.getsignal(each)):
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
     _let_through()

@@ -26,6 +26,7 @@ from prefork.errors import BadMetadata, NotFound, PreforkError, Unavailable
 from prefork.remote import Card, RemoteInstance
 from prefork.remote.away import Away
 from prefork.remote.lines import Lines
+from prefork.supervisor import known as known_file
 
 _REMEMBERED = 256
 """Versions of models that are kept in mind; one more and the one that was read longest ago is forgotten."""
@@ -149,11 +150,9 @@ class Hosted:
 
 def _known(folder: Path) -> dict[str, str]:
     """Why each of these versions is not ready; empty where nothing is wrong with it."""
-    try:
-        lines = (folder / "known").read_text("utf-8").split("\n")
-    except OSError:
-        return {}
-    return {number: why for number, _, why in (each.partition(" ") for each in lines if each)}
+    with suppress(OSError):
+        return known_file.read(folder)
+    return {}
 
 
 def _because(why: str) -> str:

@@ -34,6 +34,8 @@ LINGER = 0.5
 """Seconds for which a worker that leaves keeps an idle connection, for the request that its client may be sending."""
 
 _NEVER = sys.maxsize
+_TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that mean something to a worker, and nothing of it to what its model forks."""
 
 
 class Serving(Worker):
@@ -95,7 +97,7 @@ class Serving(Worker):
         stacks.dump_to(self.tmp.fileno())
         begun = time.monotonic()
         forks.watch()
-        forks.give_signals_back()
+        forks.give_signals_back(_TAKEN)
         try:
             self.front = self.app.serve(self.account)
         except BaseException as error:  # noqa: BLE001 - a constructor may call sys.exit() too

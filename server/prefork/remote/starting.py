@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prefork.errors import ModelLoadError
 
-_NEAR = 0.8
+NEAR = 0.8
 """The part of its limit from which on a process may have failed for want of memory."""
 
 
@@ -47,7 +47,7 @@ def lift_memory() -> None:
 
 def is_near(limit: int) -> bool:
     """Whether this process has nearly all that it may have; 0 is any."""
-    return limit > 0 and held() >= _NEAR * limit
+    return limit > 0 and held() >= NEAR * limit
 
 
 def held() -> int:

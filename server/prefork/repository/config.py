@@ -10,12 +10,20 @@ import msgspec
 from prefork.payload import DATATYPES, TensorSpec
 from prefork.repository.reading import Wrong, check_json, each, said, structure, values
 from prefork.settings import environment, parameters
-from prefork.settings.setting import LONGEST, About, boolean, mapping, one_of, segment, size, text, whole
+from prefork.settings.setting import (
+    MOST,
+    MOST_MICROSECONDS,
+    About,
+    boolean,
+    mapping,
+    one_of,
+    segment,
+    size,
+    text,
+    whole,
+)
 
 Device = int | str
-MOST = 1024
-"""Instances of a version, and threads of an instance."""
-MOST_MICROSECONDS = int(LONGEST * 1e6)
 MOST_LEVELS = 100
 """Levels of priority; each has a socket of its own."""
 

@@ -48,7 +48,8 @@ class Root:
         found = fingerprint.folder(self.folder(name))
         if found == before:
             return found
-        self.names()  # what looks changed may be the beginning of an outage
+        if before:
+            self.names()  # what looks changed may be the beginning of an outage
         if self._trouble or (not found and name in self._names):
             return before
         self._stamps[name] = found

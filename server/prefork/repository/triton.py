@@ -18,9 +18,7 @@ from prefork.payload import ModelSpec, TensorSpec
 from prefork.repository import files, triton_form, triton_warmup
 from prefork.repository import triton_types as triton
 from prefork.repository.config import (
-    MOST,
     MOST_LEVELS,
-    MOST_MICROSECONDS,
     Batching,
     Device,
     LevelQueue,
@@ -30,7 +28,7 @@ from prefork.repository.config import (
     check_level,
 )
 from prefork.repository.reading import Wrong
-from prefork.settings.setting import LARGEST
+from prefork.settings.setting import LARGEST, MOST, MOST_MICROSECONDS
 
 FILE = "config.pbtxt"
 CONFIGS = "configs"

@@ -7,7 +7,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from prefork.settings import environment
-from prefork.settings.setting import LONGEST, About, one_of, seconds_from, segment, several, size, text, whole
+from prefork.settings.setting import (
+    MOST,
+    MOST_MICROSECONDS,
+    About,
+    one_of,
+    seconds_from,
+    segment,
+    several,
+    size,
+    text,
+    whole,
+)
 
 
 def _place(raw: Any) -> str:
@@ -55,7 +66,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Processes of the model's own under `host: process`; with `devices`, for each of them.",
             "--instances",
             "PREFORK_INSTANCES",
-            read=whole(1, 1024),
+            read=whole(1, MOST),
         ),
     ] = 1
     devices: Annotated[
@@ -120,7 +131,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Microseconds that a request may wait for others to join its batch.",
             "--max-batch-delay",
             "PREFORK_MAX_BATCH_DELAY",
-            read=whole(0, int(LONGEST * 1e6)),
+            read=whole(0, MOST_MICROSECONDS),
         ),
     ] = 0
     preferred_batch_sizes: Annotated[
@@ -195,7 +206,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
             "Models that may load at the same time.",
             "--load-threads --model-load-thread-count",
             "PREFORK_LOAD_THREADS",
-            read=whole(1, 1024),
+            read=whole(1, MOST),
         ),
     ] = 4
     run_dir: Annotated[

@@ -30,6 +30,9 @@ LARGEST = (1 << 63) - 1
 """What the kernel, and most of what is asked with a number, can take."""
 LONGEST = 1e9
 """Seconds; clocks and locks take no more than a few times that."""
+MOST_MICROSECONDS = int(LONGEST * 1e6)
+MOST = 1024
+"""Instances of a version, threads that call a model, models that load at the same time."""
 
 
 class About(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from prefork.settings import address, parameters
 from prefork.settings.recycling import Recycling
-from prefork.settings.setting import About, either, segment, size, version_label, whole
+from prefork.settings.setting import MOST, About, either, segment, size, version_label, whole
 
 
 class Settings(Recycling, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class Settings(Recycling, frozen=True, kw_only=True):
             "models that take microseconds. More than 1 makes `sync` a `gthread`.",
             "--threads",
             "GUNICORN_THREADS",
-            read=whole(0, 1024),
+            read=whole(0, MOST),
         ),
     ] = 1
     worker_class: Annotated[

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from prefork.remote.starting import NEAR
 from prefork.remote.status import GAVE_UP, STARVED
-
-_NEAR = 0.8
-"""The part of its memory limit from which on a process that aborts may have run out of it."""
-
 
 _LEFT = {GAVE_UP: "could serve no more and has ended", STARVED: "has run out of memory"}
 
@@ -57,7 +54,7 @@ class Death(msgspec.Struct, frozen=True):
     def _is_hunger(self) -> bool:
         if self.code == -signal.SIGKILL:
             return True
-        is_near = self.limit > 0 and self.peak >= _NEAR * self.limit
+        is_near = self.limit > 0 and self.peak >= NEAR * self.limit
         return is_near and self.code != 0
 
 

@@ -20,13 +20,11 @@ from pathlib import Path
 import msgspec
 
 from prefork.remote.charge import Card
+from prefork.supervisor import known as known_file
 from prefork.supervisor.source import order
 
 _LATEST = "latest"
-_KNOWN = "known"
 _WANTED = "wanted"
-_LONGEST = 2000
-"""Characters of a reason: workers read it for every request that they refuse."""
 _OWN = ("models", "instances", "desired", "overrides")
 _RETURNING = "returning"
 _FILES = ("supervisor.sock", "generation", "owner", _RETURNING)
@@ -67,7 +65,7 @@ class RunDirectory:
             known = _known(folder) | {each.name.removeprefix("v"): "" for each in links}
             self.show(folder.name, {}, known, is_wanted=bool(links) or (folder / _WANTED).exists())
             for each in folder.iterdir():
-                if each.name not in (_KNOWN, _WANTED):
+                if each.name not in (known_file.FILE, _WANTED):
                     each.unlink()
 
     def folder(self, name: str) -> Path:
@@ -109,8 +107,7 @@ class RunDirectory:
             _link(folder / _LATEST, ready[max(ready, key=order)])
         if is_wanted:
             (folder / _WANTED).touch()
-        lines = [f"{each} {_one_line(known[each])}".rstrip() for each in sorted(known, key=order)]
-        write(folder / _KNOWN, "".join(f"{each}\n" for each in lines).encode(errors="backslashreplace"))
+        write(folder / known_file.FILE, known_file.encode({each: known[each] for each in sorted(known, key=order)}))
         shown = {f"v{version}" for version in ready} | ({_LATEST} if ready else set())
         for each in folder.iterdir():
             if each.is_symlink() and each.name not in shown and (each.name == _LATEST or each.name.startswith("v")):
@@ -130,16 +127,11 @@ def write(path: Path, data: bytes) -> None:
     beside.replace(path)
 
 
-def _one_line(reason: str) -> str:
-    return " ".join(reason.split())[:_LONGEST]
-
-
 def _known(folder: Path) -> dict[str, str]:
     try:
-        lines = (folder / _KNOWN).read_text("utf-8").split("\n")
+        return known_file.read(folder)
     except FileNotFoundError:
         return {}
-    return {number: why for number, _, why in (each.partition(" ") for each in lines if each)}
 
 
 def _link(path: Path, target: str) -> None:
