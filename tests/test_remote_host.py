@@ -120,6 +120,11 @@ def test_half_a_request(process):
 
 def test_nothing(process):
     """Who connects and goes, or says nothing, costs nothing."""
+    process.connect().close()
+    for _ in range(3):
+        assert ask(process.instance(), tensor([1.0])).tolist() == [
+            1
+        ]  # an event loop opens some of what it needs when it first needs it
     before = descriptors(process)
     for _ in range(5):
         process.connect().close()
